@@ -1,0 +1,1 @@
+"""The physics of rooflines, pure: values in, values out. Imports only numpy and msgspec."""
