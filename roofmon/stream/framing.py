@@ -1,5 +1,6 @@
 """Cutting a byte stream into messages, tolerant of any split and intolerant of garbage."""
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ def frame(encoder: msgspec.msgpack.Encoder, message: object) -> bytes:
 class Deframer(Generic[T]):
     """Collects bytes and yields the messages that are complete.
 
-    Raises StreamError at the first frame that is not a message of the expected type; after that the
+    `feed` raises StreamError at the first frame that is not a message of the expected type; after that the
     stream has lost its footing and must be opened anew.
     """
 
@@ -31,27 +32,26 @@ class Deframer(Generic[T]):
         self._limit = limit
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[T]:
-        """The messages completed by `data`, in order."""
+    def feed(self, data: bytes) -> Iterator[T]:
+        """Yields the messages completed by `data`, in order; good ones before any error."""
         self._buffer += data
-        messages: list[T] = []
         start = 0
-        while len(self._buffer) - start >= 4:
-            length = int.from_bytes(self._buffer[start : start + 4], "little")
-            if length > self._limit:
-                raise StreamError(
-                    f"a message of {length} bytes is announced: this is not the stream"
-                )
-            if len(self._buffer) - start - 4 < length:
-                break
-            body = bytes(memoryview(self._buffer)[start + 4 : start + 4 + length])
-            try:
-                messages.append(self._decoder.decode(body))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise StreamError(f"a message cannot be read: {error}") from None
-            start += 4 + length
-        del self._buffer[:start]
-        return messages
+        try:
+            while len(self._buffer) - start >= 4:
+                length = int.from_bytes(self._buffer[start : start + 4], "little")
+                if length > self._limit:
+                    raise StreamError(f"a message of {length} bytes: this is not the stream")
+                if len(self._buffer) - start - 4 < length:
+                    break
+                body = bytes(memoryview(self._buffer)[start + 4 : start + 4 + length])
+                start += 4 + length
+                try:
+                    message = self._decoder.decode(body)
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                    raise StreamError(f"a message cannot be read: {error}") from None
+                yield message
+        finally:
+            del self._buffer[:start]
 
     @property
     def pending(self) -> int:

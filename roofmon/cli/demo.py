@@ -1,0 +1,20 @@
+"""Show the bundled workload: its kernels appear one by one under the roofs of this machine.
+
+The workload is a second process; it declares FLOPs and bytes through `roofmon.region`.
+"""
+
+import argparse
+
+from roofmon.cli.session import Source, add_view_arguments, collector_command, show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `roofmon demo`."""
+    add_view_arguments(parser)
+    parser.add_argument("--device", default="auto", help="auto or cpu")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the collector that starts the workload after calibrating."""
+    command = collector_command(args.device, "--demo")
+    return show(args, Source(command, needs_kernels=True, title="demo"))

@@ -1,0 +1,1 @@
+"""The collector: one process a host that owns all sources and speaks the stream. No screen here."""

@@ -1,0 +1,317 @@
+"""The collector's loop: waits on workers, programs and the consumer, and ticks."""
+
+import os
+import platform
+import selectors
+import sys
+import time
+from typing import IO, Any
+
+import msgspec
+
+from roofmon import __version__
+from roofmon.collector.kernels import KernelRegistry
+from roofmon.collector.programs import Programs
+from roofmon.collector.rungs import ladder, nvidia_gpu_present
+from roofmon.collector.workers import Backoff, Process, start_process
+from roofmon.model.device import DeviceDescription, DeviceSample
+from roofmon.model.roofline import Roofline
+from roofmon.model.session import Notice, Progress
+from roofmon.stream.framing import Deframer, StreamError
+from roofmon.stream.messages import (
+    VERSION,
+    Command,
+    Describe,
+    Hello,
+    Keyframe,
+    Message,
+    NoticeMessage,
+    ProgressMessage,
+    Roofs,
+    Status,
+    Tick,
+)
+from roofmon.stream.writer import StreamWriter
+
+_KEYFRAME_S = 30.0
+_NOTICES_KEPT = 50
+
+
+class Collector:
+    """Owns the sources of one host and speaks the stream.
+
+    Args:
+        writer: where the stream goes.
+        device: `auto` or `cpu`.
+        interval_s: seconds between ticks.
+        demo: start the bundled workload after calibration.
+        calibrate: measure roofs where no valid cached ones are; else only draw cached ones.
+    """
+
+    def __init__(
+        self, writer: StreamWriter, *, device: str, interval_s: float, demo: bool, calibrate: bool
+    ) -> None:
+        self._writer = writer
+        self._interval_s = interval_s
+        self._demo_wanted = demo
+        self._calibrate = calibrate
+        self._log: IO[bytes] | int = sys.stderr.fileno()
+        self._selector = selectors.DefaultSelector()
+        self._stopping = False
+        self._gpu_present = nvidia_gpu_present()
+        self._hello = Hello(
+            version=VERSION,
+            roofmon=__version__,
+            host=platform.node(),
+            pid=os.getpid(),
+            time_unix_ns=time.time_ns(),
+        )
+        self._sequence = 0
+        self._last_tick_ns = time.monotonic_ns()
+        self._next_keyframe = 0.0
+        self._reset = False
+
+        self._devices: dict[str, DeviceDescription] = {}
+        self._samples: dict[str, DeviceSample] = {}
+        self._fresh_samples: dict[str, DeviceSample] = {}
+        self._rooflines: dict[str, Roofline] = {}
+        self._progress: dict[str, Progress] = {}
+        self._notices: list[Notice] = []
+        self._status: Status | None = None
+
+        self._kernels = KernelRegistry()
+        self._programs = Programs(self._selector, self._kernels, self._notice)
+        self._commands: Deframer[Command] = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
+        self._telemetry: Process | None = None
+        self._telemetry_backoff = Backoff()
+        self._telemetry_problem = "starting"
+        self._calibration: Process | None = None
+        self._workload: Process | None = None
+        if device == "auto":
+            self._notice(
+                "info",
+                "this version reads no NVIDIA GPU yet: showing the CPU"
+                if self._gpu_present
+                else "no NVIDIA GPU found: showing the CPU",
+            )
+
+    def stop(self) -> None:
+        """End the loop soon; safe to call from a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Loop until told to stop or the consumer is gone, then end every child."""
+        self._selector.register(0, selectors.EVENT_READ, self._read_commands)
+        wake, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        import signal
+
+        signal.set_wakeup_fd(wake_write)  # so that a signal ends the wait of `select`
+        self._selector.register(wake, selectors.EVENT_READ, self.stop)
+        self._writer.send(self._hello)
+        self._start_telemetry()
+        self._start_calibration(refresh=False, thorough=False)
+        try:
+            next_tick = time.monotonic()
+            while not self._stopping:
+                for key, _ in self._selector.select(max(0.0, next_tick - time.monotonic())):
+                    key.data()
+                now = time.monotonic()
+                if now >= next_tick:
+                    self._tick(now)
+                    # After a pause (suspend, a stopped process) ticks go on from now, not in a burst.
+                    next_tick = max(next_tick + self._interval_s, now + self._interval_s / 2)
+        finally:
+            for process in (self._workload, self._calibration, self._telemetry):
+                if process is not None:
+                    process.end()
+            self._programs.close()
+
+    # --- the stream ---------------------------------------------------------------------------
+
+    def _tick(self, now: float) -> None:
+        self._programs.look(now)
+        self._supervise(now)
+        status = Status(
+            rungs=ladder(
+                telemetry=self._telemetry_problem,
+                programs=len(self._programs.names),
+                gpu_present=self._gpu_present,
+            ),
+            programs=self._programs.names,
+        )
+        self._writer.flush()
+        if self._writer.backed_up:
+            return  # changes gather until the consumer takes bytes again
+        if self._writer.needs_keyframe or now >= self._next_keyframe:
+            self._status = status
+            self._send_keyframe()
+            self._next_keyframe = now + _KEYFRAME_S
+            return
+        if status != self._status:
+            self._status = status
+            self._writer.send(status)
+        described = self._kernels.take_descriptions()
+        if described:
+            self._writer.send(Describe(kernels=described))
+        self._writer.send(self._make_tick(everything=False))
+
+    def _make_tick(self, *, everything: bool) -> Tick:
+        now_ns = time.monotonic_ns()
+        interval_ns, self._last_tick_ns = now_ns - self._last_tick_ns, now_ns
+        self._sequence += 1
+        samples = self._samples if everything else self._fresh_samples
+        self._fresh_samples = {}
+        reset, self._reset = self._reset, False
+        return Tick(
+            sequence=self._sequence,
+            time_unix_ns=time.time_ns(),
+            interval_ns=interval_ns,
+            samples=list(samples.values()),
+            kernels=self._kernels.columns(interval_ns, everything=everything),
+            dropped=self._programs.dropped,
+            reset=reset,
+        )
+
+    def _send_keyframe(self) -> None:
+        assert self._status is not None
+        self._kernels.take_descriptions()
+        self._writer.send(
+            Keyframe(
+                hello=self._hello,
+                describe=Describe(
+                    kernels=self._kernels.descriptions, devices=list(self._devices.values())
+                ),
+                tick=self._make_tick(everything=True),
+                roofs=[Roofs(device=d, roofline=r) for d, r in self._rooflines.items()],
+                status=self._status,
+                notices=self._notices,
+                progress=list(self._progress.values()),
+            )
+        )
+
+    def _notice(self, severity: Any, what: str, fix: str = "") -> None:
+        notice = Notice(severity=severity, what=what, fix=fix)
+        if notice in self._notices[-5:]:
+            return
+        self._notices = [*self._notices, notice][-_NOTICES_KEPT:]
+        self._writer.send(NoticeMessage(notice=notice))
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def _watch(self, process: Process, ended: Any) -> None:
+        def ready() -> None:
+            messages = process.receive()
+            if messages is None:
+                self._selector.unregister(process.fileno())
+                ended(process.end())
+                return
+            for message in messages:
+                self._take(message)
+
+        self._selector.register(process.fileno(), selectors.EVENT_READ, ready)
+
+    def _take(self, message: Message) -> None:
+        """Take in what a worker says, and pass on what the consumer needs at once."""
+        match message:
+            case Describe():
+                new = [d for d in message.devices if self._devices.get(d.uuid) != d]
+                self._devices.update({d.uuid: d for d in new})
+                if new:
+                    self._writer.send(Describe(devices=new))
+            case Tick():
+                for sample in message.samples:
+                    self._samples[sample.device] = self._fresh_samples[sample.device] = sample
+                self._telemetry_problem = ""
+            case Roofs():
+                self._rooflines[message.device] = message.roofline
+                self._writer.send(message)
+            case ProgressMessage():
+                progress = message.progress
+                self._progress[progress.device] = progress
+                if progress.done >= progress.total:
+                    del self._progress[progress.device]
+                self._writer.send(message)
+            case NoticeMessage():
+                self._notice(message.notice.severity, message.notice.what, message.notice.fix)
+            case _:
+                pass
+
+    def _start_telemetry(self) -> None:
+        self._telemetry = start_process(
+            "roofmon.telemetry.worker",
+            ["--device", "cpu", "--interval", str(self._interval_s)],
+            self._log,
+        )
+        self._watch(self._telemetry, self._telemetry_ended)
+
+    def _telemetry_ended(self, problem: str) -> None:
+        assert self._telemetry is not None
+        pause = self._telemetry_backoff.failed(time.monotonic() - self._telemetry.started)
+        self._telemetry = None
+        self._telemetry_problem = f"the telemetry worker ended ({problem or 'no reason given'})"
+        self._notice("warning", f"{self._telemetry_problem}; starting it again in {pause:g} s")
+
+    def _start_calibration(self, *, refresh: bool, thorough: bool) -> None:
+        arguments = ["--device", "cpu"]
+        arguments += ["--refresh"] if refresh else []
+        arguments += ["--thorough"] if thorough else []
+        arguments += ["--cached-only"] if not (self._calibrate or refresh) else []
+        self._calibration = start_process("roofmon.calibration.worker", arguments, self._log)
+        self._watch(self._calibration, self._calibration_ended)
+
+    def _calibration_ended(self, problem: str) -> None:
+        self._calibration = None
+        for device, progress in list(self._progress.items()):
+            done = msgspec.structs.replace(progress, done=progress.total, text=problem or "done")
+            del self._progress[device]
+            self._writer.send(ProgressMessage(progress=done))
+        if problem:
+            self._notice("error", f"calibration ended early ({problem})", "press C to try again")
+
+    def _workload_ended(self, problem: str) -> None:
+        self._workload = None
+        self._notice(
+            "error" if problem else "info",
+            f"the demo workload ended ({problem})" if problem else "the demo workload has ended",
+        )
+
+    def _supervise(self, now: float) -> None:
+        if self._telemetry is None and now >= self._telemetry_backoff.due:
+            self._start_telemetry()
+        if self._demo_wanted and self._calibration is None:
+            self._demo_wanted = False
+            self._workload = start_process("roofmon.demo", ["--until-stdin-closes"], self._log)
+            self._watch(self._workload, self._workload_ended)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _read_commands(self) -> None:
+        data = os.read(0, 4096)
+        if not data:
+            self._stopping = True
+            return
+        try:
+            for command in self._commands.feed(data):
+                self._obey(command)
+        except StreamError as error:
+            self._notice("warning", f"a command cannot be read: {error}")
+            self._commands = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
+
+    def _obey(self, command: Command) -> None:
+        match command.command:
+            case "calibrate" if self._calibration is None:
+                self._start_calibration(refresh=True, thorough=command.thorough)
+            case "stop-calibration" if self._calibration is not None:
+                self._selector.unregister(self._calibration.fileno())
+                self._calibration.end()
+                self._calibration_ended("stopped")
+            case "reset":
+                self._kernels.reset()
+                self._reset = True
+            case "quit":
+                self._stopping = True
+            case "calibrate" | "stop-calibration" | "pause" | "resume":
+                pass
+            case other:
+                self._notice("warning", f"unknown command {other!r}")
