@@ -11,10 +11,10 @@ from roofmon.cli.session import Source, add_view_arguments, collector_command, s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon demo`."""
     add_view_arguments(parser)
-    parser.add_argument("--device", default="auto", help="auto or cpu")
+    parser.add_argument("--device", help="cpu or auto; the configuration's if not given")
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the collector that starts the workload after calibrating."""
-    command = collector_command(args.device, "--demo")
+    command = collector_command(args, "--demo")
     return show(args, Source(command, needs_kernels=True, title="demo"))

@@ -12,7 +12,7 @@ from roofmon.cli.session import Source, add_view_arguments, collector_command, s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon` and `roofmon live`."""
     add_view_arguments(parser)
-    parser.add_argument("--device", default="auto", help="auto or cpu")
+    parser.add_argument("--device", help="cpu or auto; the configuration's if not given")
     parser.add_argument(
         "--collector",
         metavar="COMMAND",
@@ -22,7 +22,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the stream of the local collector, or of the command given."""
-    command = (
-        tuple(shlex.split(args.collector)) if args.collector else collector_command(args.device)
-    )
+    command = tuple(shlex.split(args.collector)) if args.collector else collector_command(args)
     return show(args, Source(command, title="live"))

@@ -19,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon record`."""
     parser.add_argument("file", type=Path, help="a new file; nothing is overwritten")
     parser.add_argument("--seconds", type=float, help="how long; until Ctrl-C if not given")
-    parser.add_argument("--device", default="auto", help="auto or cpu")
+    parser.add_argument("--device", help="cpu or auto; the configuration's if not given")
     parser.add_argument("--demo", action="store_true", help="record the bundled workload")
+    parser.add_argument("--config", type=Path, help="another configuration file")
     parser.add_argument("--collector", metavar="COMMAND", help="record the stream of this command")
 
 
@@ -29,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     command = (
         tuple(shlex.split(args.collector))
         if args.collector
-        else collector_command(args.device, *(["--demo"] if args.demo else []))
+        else collector_command(args, *(["--demo"] if args.demo else []))
     )
     target = create(args.file)
     finish = time.monotonic() + args.seconds if args.seconds else float("inf")
     size = 0
     with open_log() as log:
-        child = spawn(command, log.fileno())
+        child = spawn(command, log)
         assert child.stdout is not None
         try:
             with contextlib.suppress(KeyboardInterrupt):

@@ -4,11 +4,12 @@ The child is started before anything heavy is imported, so that it gets going wh
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _CALIBRATION_LIMIT_S = 120.0
 _FIRST_KERNEL_LIMIT_S = 30.0
+_LOG_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,17 @@ def add_view_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="another configuration file")
 
 
-def show(args: argparse.Namespace, source: Source) -> int:
-    """Show `source` as the arguments ask: screen, text or JSON."""
+def settings(args: argparse.Namespace) -> tuple[Config, list[str]]:
+    """The configuration in force, and its faults as lines, which are also told on stderr."""
     config, problems = load_config(args.config, os.environ, _flags(args))
     for problem in problems:
         print(f"roofmon: {problem}", file=sys.stderr)
+    return config, [str(problem) for problem in problems]
+
+
+def show(args: argparse.Namespace, source: Source) -> int:
+    """Show `source` as the arguments ask: screen, text or JSON."""
+    config, problems = settings(args)
     if args.once or args.json:
         return _print_once(args, config, source)
     from roofmon.tui.terminal import unsuitable
@@ -61,17 +69,15 @@ def show(args: argparse.Namespace, source: Source) -> int:
     if reason:
         print(f"roofmon: {reason}: printing the view once instead", file=sys.stderr)
         return _print_once(args, config, source)
-    return _run_screen(config, source, [str(p) for p in problems])
+    return _run_screen(config, source, problems)
 
 
 def _run_screen(config: Config, source: Source, problems: list[str]) -> int:
     with open_log() as log:
-        child = spawn(source.command, log.fileno())
+        child = spawn(source.command, log)
 
         def consumer(on_change: Callable[[], None]) -> Consumer:
-            return Consumer(
-                source.command, on_change, live=source.live, log=log.fileno(), first=child
-            )
+            return Consumer(source.command, on_change, live=source.live, log=log, first=child)
 
         from roofmon.tui.run import run
 
@@ -100,7 +106,7 @@ def watch(source: Source, seconds: float | None) -> "Snapshot":
     changed = threading.Event()
     with open_log() as log:
         consumer = Consumer(
-            source.speedless or source.command, changed.set, live=source.live, log=log.fileno()
+            source.speedless or source.command, changed.set, live=source.live, log=log
         )
         consumer.start()
         try:
@@ -154,45 +160,43 @@ def _watch_live(
             return
 
 
-def open_log() -> "_Log":
-    """The log that children write their stderr to."""
-    return _Log(log_path())
+@contextlib.contextmanager
+def open_log() -> Iterator[int]:
+    """A descriptor of the log, for what children write to stderr; of nowhere if it cannot be written."""
+    path = log_path()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        if path is None:
+            raise OSError
+        if path.exists() and path.stat().st_size > _LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        descriptor = os.open(path, flags, 0o600)
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-class _Log:
-    """An open log file that falls back to nowhere where it cannot be written."""
-
-    def __init__(self, path: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, flags, 0o600)
-        except OSError:
-            self._descriptor = os.open(os.devnull, os.O_WRONLY)
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        return self._descriptor
-
-    def __enter__(self) -> "_Log":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-def collector_command(device: str, *extra: str) -> tuple[str, ...]:
-    """The local collector as a child."""
-    return (sys.executable, "-m", "roofmon.collector", "--device", device, *extra)
+def collector_command(args: argparse.Namespace, *extra: str) -> tuple[str, ...]:
+    """The local collector as a child, told what configuration and flags say."""
+    config, _ = load_config(args.config, os.environ, _flags(args))
+    device = "cpu" if config.device == "cpu" else "auto"
+    interval = f"{1 / config.refresh_hz:g}"
+    return (
+        *(sys.executable, "-m", "roofmon.collector"),
+        *("--device", device, "--interval", interval),
+        *extra,
+    )
 
 
 def _flags(args: argparse.Namespace) -> dict[str, object]:
-    flags: dict[str, object] = {}
-    if args.theme:
-        flags["theme"] = args.theme
-    if args.ascii:
-        flags["unicode"] = "off"
-    return flags
+    return {
+        "theme": getattr(args, "theme", None),
+        "unicode": "off" if getattr(args, "ascii", False) else None,
+        "device": getattr(args, "device", None),
+    }
 
 
 def _positive(text: str) -> float:
@@ -200,10 +204,3 @@ def _positive(text: str) -> float:
     if not 0 < value <= 86400:
         raise argparse.ArgumentTypeError("a number of seconds from 0 to 86400")
     return value
-
-
-def join(command: Sequence[str]) -> str:
-    """A command line as a user would type it."""
-    import shlex
-
-    return shlex.join(command)

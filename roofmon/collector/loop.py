@@ -32,6 +32,7 @@ from roofmon.stream.messages import (
     Tick,
 )
 from roofmon.stream.writer import StreamWriter
+from roofmon.telemetry.host import describe_cpu
 
 _KEYFRAME_S = 30.0
 _NOTICES_KEPT = 50
@@ -80,7 +81,7 @@ class Collector:
         self._status: Status | None = None
 
         self._kernels = KernelRegistry()
-        self._programs = Programs(self._selector, self._kernels, self._notice)
+        self._programs = Programs(self._selector, self._kernels, self._notice, describe_cpu().uuid)
         self._commands: Deframer[Command] = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
         self._telemetry: Process | None = None
         self._telemetry_backoff = Backoff()
@@ -195,7 +196,8 @@ class Collector:
         if notice in self._notices[-5:]:
             return
         self._notices = [*self._notices, notice][-_NOTICES_KEPT:]
-        self._writer.send(NoticeMessage(notice=notice))
+        if self._sequence:  # before the first keyframe, which carries them, nothing but hello goes out
+            self._writer.send(NoticeMessage(notice=notice))
 
     # --- workers ------------------------------------------------------------------------------
 

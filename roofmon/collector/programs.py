@@ -1,0 +1,143 @@
+"""Annotated programs: found by their sockets, connected, and their records turned into rows."""
+
+import selectors
+from collections.abc import Callable
+
+import numpy as np
+
+from roofmon.collector.kernels import MAX_ROWS, KernelRegistry
+from roofmon.tracing.endpoints import Endpoint, find_endpoints
+from roofmon.tracing.protocol import MAX_ID, UNUSABLE_WORK, Described, Drops, Hello, Records
+from roofmon.tracing.reader import RegionConnection
+
+_LOOK_S = 1.0
+_RETRY_S = 30.0  # a program whose connection was refused or broke may be asked again after this
+
+
+class Programs:
+    """Looks for programs every second and takes in what they send.
+
+    Args:
+        selector: where connections are waited on; the data of a key is what to call.
+        kernels: where rows and records go.
+        notice: called with severity, what and fix.
+        device: UUID of the device that regions run on.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        kernels: KernelRegistry,
+        notice: Callable[[str, str, str], None],
+        device: str,
+    ) -> None:
+        self._selector = selector
+        self._kernels = kernels
+        self._notice = notice
+        self._device = device
+        self._programs: dict[tuple[int, int], _Program] = {}
+        self._ended: dict[str, set[int]] = {}  # process name → pids whose rows still stand
+        self._shunned: dict[tuple[int, int], float] = {}
+        self._next_look = 0.0
+        self._dropped_before = 0
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Connected programs by pid."""
+        return {p.endpoint.pid: p.name for p in self._programs.values()}
+
+    @property
+    def dropped(self) -> int:
+        """Records that programs lost on their way here, since the start."""
+        return self._dropped_before + sum(p.dropped for p in self._programs.values())
+
+    def look(self, now: float) -> None:
+        """Connect to programs that are new."""
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_S
+        for endpoint in find_endpoints():
+            key = (endpoint.pid, endpoint.start_time)
+            if key in self._programs or self._shunned.get(key, 0.0) > now:
+                continue
+            connection = RegionConnection(endpoint)
+            if connection.closed is not None:
+                self._shunned[key] = now + _RETRY_S
+                continue
+            program = _Program(endpoint, connection)
+            self._programs[key] = program
+            self._selector.register(
+                connection, selectors.EVENT_READ, lambda p=program: self._read(p)
+            )
+        self._shunned = {key: until for key, until in self._shunned.items() if until > now}
+
+    def close(self) -> None:
+        """Let go of every program."""
+        for program in self._programs.values():
+            self._selector.unregister(program.connection)
+            program.connection.close()
+        self._programs.clear()
+
+    def _read(self, program: "_Program") -> None:
+        descriptor = program.connection.fileno()
+        for event in program.connection.receive():
+            match event:
+                case Hello():
+                    program.name = event.process or program.name
+                    for pid in self._ended.pop(program.name, set()):
+                        self._kernels.forget(pid, program.name)
+                case Described():
+                    self._describe(program, event)
+                case Records():
+                    self._take(program, event)
+                case Drops():
+                    program.dropped = event.count
+        if program.connection.closed is not None:
+            self._selector.unregister(descriptor)
+            self._gone(program, program.connection.closed)
+
+    def _describe(self, program: "_Program", described: Described) -> None:
+        row = self._kernels.add_row(
+            described, device=self._device, pid=program.endpoint.pid, process=program.name
+        )
+        if row is None:
+            self._notice("warning", f"more than {MAX_ROWS} kernels: later ones are not shown", "")
+        else:
+            program.rows[described.id] = row
+
+    def _take(self, program: "_Program", event: Records) -> None:
+        records = event.records
+        rows = program.rows[records["id"]]
+        known = rows >= 0
+        if not known.all():
+            rows, records = rows[known], records[known]
+        self._kernels.add_records(rows, records, source=program.endpoint.pid)
+        if not program.told_unusable and (records["flags"] & UNUSABLE_WORK).any():
+            program.told_unusable = True
+            name = program.name
+            self._notice(
+                "warning",
+                f"{name} declares FLOPs or bytes that are negative, infinite or no number",
+                "they count as unknown; see what it passes to region()",
+            )
+
+    def _gone(self, program: "_Program", reason: str) -> None:
+        key = (program.endpoint.pid, program.endpoint.start_time)
+        del self._programs[key]
+        self._dropped_before += program.dropped
+        self._ended.setdefault(program.name, set()).add(program.endpoint.pid)
+        if reason != "the program ended":
+            self._shunned[key] = self._next_look + _RETRY_S
+            self._notice("warning", f"{program.name} ({program.endpoint.pid}): {reason}", "")
+
+
+class _Program:
+    """One connected program: its rows by description id (−1: none) and what it said of itself."""
+
+    def __init__(self, endpoint: Endpoint, connection: RegionConnection) -> None:
+        self.endpoint = endpoint
+        self.connection = connection
+        self.name = endpoint.process or f"pid {endpoint.pid}"
+        self.rows = np.full(MAX_ID, -1, dtype=np.int64)
+        self.dropped = 0
+        self.told_unusable = False

@@ -1,0 +1,212 @@
+"""The real collector with real programs: rows, restarts, death of workers, and nothing left behind."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from roofmon.model.snapshot import Snapshot
+from roofmon.model.table import Column
+from roofmon.stream.consumer import Consumer
+from roofmon.stream.messages import Command
+
+PROGRAM = str(Path(__file__).with_name("program.py"))
+_NUMBERS = itertools.count()
+COLLECTOR = (
+    *(sys.executable, "-m", "roofmon.collector", "--device", "cpu"),
+    *("--interval", "0.1", "--no-calibration"),
+)
+
+
+@pytest.fixture
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Directories of our own, so that no other program or cache is seen."""
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    for name in ("CONFIG", "CACHE", "STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    return tmp_path
+
+
+class Watched:
+    def __init__(self, *extra: str) -> None:
+        self.consumer = Consumer((*COLLECTOR, *extra), lambda: None)
+        self.consumer.start()
+
+    def until(self, condition: Callable[[Snapshot], bool], timeout_s: float = 15) -> Snapshot:
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            snapshot = self.consumer.snapshot
+            if snapshot is not None and condition(snapshot):
+                return snapshot
+            time.sleep(0.02)
+        raise AssertionError(f"{self.consumer.state} {self.consumer.snapshot}")
+
+
+@pytest.fixture
+def watched(private: Path) -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    made.consumer.close()
+
+
+class Program:
+    """A running program.py under a name that no other test's program has: the collector sees those."""
+
+    def __init__(self, seconds: float, flops: str = "2e6", name: str = "") -> None:
+        self.name = name or f"program-{os.getpid()}-{next(_NUMBERS)}.py"
+        self._process = subprocess.Popen([sys.executable, PROGRAM, self.name, str(seconds), flops])
+        self.pid = self._process.pid
+
+    def rows(self, snapshot: Snapshot) -> dict[str, int]:
+        """Row by kernel name, of this program's name."""
+        descriptions = enumerate(snapshot.kernels.descriptions)
+        return {d.name: row for row, d in descriptions if d.process == self.name}
+
+    def column(self, snapshot: Snapshot, column: Column) -> list[float]:
+        return snapshot.kernels.column(column)[list(self.rows(snapshot).values())].tolist()
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> None:
+        self._process.wait(20)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[..., Program]]:
+    made: list[Program] = []
+
+    def start(*arguments: object, **more: str) -> Program:
+        made.append(Program(*arguments, **more))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+
+
+Start = Callable[..., Program]
+
+
+def test_a_program_appears_with_its_work_and_goes_without_losing_its_rows(
+    watched: Watched, program: Start
+) -> None:
+    train = program(1.5, "2e6")
+    watched.until(lambda s: train.name in s.programs.values() and len(train.rows(s)) == 2)
+    train.wait()
+    snapshot = watched.until(lambda s: train.pid not in s.programs)
+    rows, table = train.rows(snapshot), snapshot.kernels
+    outer, inner = rows["outer"], rows["inner"]
+    launches = table.column(Column.LAUNCHES)
+    assert launches[outer] == launches[inner] > 20
+    assert table.flops["vector/fp64"].values[inner] == 2e6
+    assert table.bytes["llc"].values[inner] == 500
+    assert table.bytes["dram"].values[outer] == 1000
+    assert np.isnan(table.flops["vector/fp64"].values[outer])  # not declared is not zero
+    assert table.column(Column.MEDIAN_NS)[inner] >= 1e6
+    # The nested region's time lies inside the outer one's and is not counted again.
+    assert table.column(Column.OUTER_NS)[inner] == 0
+    assert table.column(Column.OUTER_NS)[outer] == table.column(Column.TOTAL_NS)[outer]
+
+
+def test_the_next_run_of_a_program_replaces_the_rows_of_the_ended_one(
+    watched: Watched, program: Start
+) -> None:
+    first = program(0.5)
+    watched.until(lambda s: len(first.rows(s)) == 2)
+    first.wait()
+    watched.until(lambda s: first.pid not in s.programs)
+    second = program(20, name=first.name)
+    watched.until(
+        lambda s: (
+            {d.pid for d in s.kernels.descriptions if d.process == first.name} == {second.pid}
+            and len(second.rows(s)) == 2
+        )
+    )
+
+
+def test_two_programs_at_once_have_rows_of_their_own(watched: Watched, program: Start) -> None:
+    one, other = program(20, "1e6"), program(20, "3e6")
+    snapshot = watched.until(lambda s: len(one.rows(s)) == len(other.rows(s)) == 2)
+    flops = snapshot.kernels.flops["vector/fp64"].values
+    assert flops[one.rows(snapshot)["inner"]] == 1e6
+    assert flops[other.rows(snapshot)["inner"]] == 3e6
+
+
+def test_reset_begins_statistics_anew(watched: Watched, program: Start) -> None:
+    train = program(20)
+    watched.until(lambda s: max(train.column(s, Column.LAUNCHES), default=0) > 300)
+    assert watched.consumer.send(Command(command="reset"))
+    watched.until(
+        lambda s: len(train.rows(s)) == 2 and 0 < max(train.column(s, Column.LAUNCHES)) < 300
+    )
+
+
+def test_a_row_that_stops_running_has_a_rate_of_zero(watched: Watched, program: Start) -> None:
+    train = program(20)
+    watched.until(lambda s: max(train.column(s, Column.LAUNCH_RATE), default=0) > 100)
+    train.signal(signal.SIGSTOP)
+    watched.until(lambda s: train.column(s, Column.LAUNCH_RATE) == [0, 0])
+
+
+def test_a_killed_telemetry_worker_is_told_and_replaced(watched: Watched) -> None:
+    watched.until(lambda s: bool(s.devices) and s.devices[0].sample is not None)
+    find_child("roofmon.telemetry.worker").kill()
+    snapshot = watched.until(lambda s: any("telemetry" in n.what for n in s.notices))
+    assert any("signal 9" in n.what for n in snapshot.notices)
+    killed = time.time_ns()
+    watched.until(
+        lambda s: s.devices[0].sample is not None and s.devices[0].sample.time_unix_ns > killed
+    )
+
+
+def find_child(module: str) -> psutil.Process:
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if module in child.cmdline():
+                    return child
+        time.sleep(0.02)
+    raise AssertionError(f"no {module} among our children")
+
+
+def find(parent: psutil.Process, module: str, pid: int) -> bool:
+    return any(c.pid == pid and module in c.cmdline() for c in parent.children())
+
+
+@pytest.mark.parametrize("how", ["close", "kill", "term"])
+def test_nothing_is_left_behind(private: Path, how: str) -> None:
+    watched = Watched("--demo")
+    # Telemetry and the demo's workload both run: the two kinds of children there are.
+    collector = find_child("roofmon.collector")
+    watched.until(
+        lambda s: bool(s.devices) and any(find(collector, "roofmon.demo", p) for p in s.programs)
+    )
+    children = [collector, *collector.children(recursive=True)]
+    assert len(children) >= 3
+    if how == "close":
+        watched.consumer.close()
+    else:
+        os.kill(collector.pid, signal.SIGKILL if how == "kill" else signal.SIGTERM)
+        time.sleep(0.1)
+        watched.consumer.close()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+    assert not list((private / "run").rglob("*.sock"))
