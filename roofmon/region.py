@@ -18,8 +18,8 @@ Numbers never raise, because they are computed and a long run must not die of on
 are negative, infinite or no number at all count as unknown, and the monitor says so. Everything else
 that fails silences this module, never the program.
 
-Time is wall time from enter to exit. On a GPU that is the launch only; in a coroutine or a generator it
-includes the time suspended.
+Time is wall time from enter to exit. On a GPU that is the launch only (see `on_device`); in a coroutine
+or a generator it includes the time suspended.
 """
 
 # pathlib would cost the program 10 ms, attributes in place of globals 0.1 µs a region.
@@ -73,6 +73,7 @@ _latest: dict[str, tuple[int, str, str, str]] = {}  # by name: spares the tuple 
 _descriptions: list[tuple[int, tuple[str, str, str, str]]] = []
 _other = iter([(0, (OTHER, "dram", "fp32", "vector"))])  # goes there too, once, when it is needed
 _next_id = itertools.count(1)
+_runs_on: dict[str, Any] = {"device": "", "device_name": "", "synchronised": False}
 _buffer: list[bytes] = []
 _dropped = 0  # records lost because the buffer was full
 _recording = False  # a monitor listens; or, in a forked child, the listener has yet to be started
@@ -81,6 +82,19 @@ _starting, _serving = threading.Lock(), threading.Lock()
 _listener: _Listener | None = None
 _offset_ns = 0  # from perf_counter_ns, which times, to time_ns, which is sent; taken at each attach
 _pack = RECORD.pack
+
+
+def on_device(device: str, name: str = "", *, synchronised: bool = False) -> None:
+    """Says what the regions of this program run on; to be called before the first of them.
+
+    Args:
+        device: "cpu", or the UUID of a GPU ("GPU-…"). Unless told, it is the CPU, or a GPU where the
+            program has one open.
+        name: what the device is called.
+        synchronised: whether every region waits for the GPU before it ends. Only then is its wall time
+            that of the work; otherwise it is that of the launch, and monitors do not show it.
+    """
+    _runs_on.update(device=_text(device), device_name=_text(name), synchronised=bool(synchronised))
 
 
 def region(
@@ -326,6 +340,7 @@ def _hello(start_time: int) -> bytes:
     hello["process"] = _text(os.path.basename(program))
     hello["pid_namespace"] = os.stat("/proc/self/ns/pid").st_ino
     hello["record_type"], hello["record_size"] = RECORDS, RECORD.size
+    hello.update(_runs_on)
     return json.dumps(hello).encode()
 
 
@@ -491,4 +506,5 @@ def _text(name: str) -> str:
 # Imported under two names, this file would listen twice in one place: the first copy serves both.
 _this = sys.modules.get(__name__)
 if _this is not None:
-    region = sys.modules.setdefault("_roofmon_region", _this).region
+    _first = sys.modules.setdefault("_roofmon_region", _this)
+    region, on_device = _first.region, _first.on_device

@@ -29,6 +29,7 @@ _FIELDS = {
     Column.LAST_END_NS: "last_end_ns",
     Column.TYPICAL_NS: "typical_ns",
 }
+_TIMES = [c for c in Column if c not in (Column.LAUNCHES, Column.LAUNCH_RATE, Column.LAST_END_NS)]
 
 
 class KernelRegistry:
@@ -39,6 +40,7 @@ class KernelRegistry:
         self._all: list[KernelDescription] = []
         self._new: list[KernelDescription] = []
         self._gone: set[int] = set()
+        self._untimed: list[int] = []
         self._stats = np.full((len(Column), 64), np.nan)
         self._work = np.full((2, 64), np.nan)
         self._running: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -54,8 +56,13 @@ class KernelRegistry:
         new, self._new = self._new, []
         return new
 
-    def add_row(self, described: Described, *, device: str, pid: int, process: str) -> int | None:
-        """A row for what a program described; None when there are too many."""
+    def add_row(
+        self, described: Described, *, device: str, pid: int, process: str, untimed: str
+    ) -> int | None:
+        """A row for what a program described; None when there are too many.
+
+        `untimed` says why the durations of its records are not those of its work, "" where they are.
+        """
         number = len(self._all)
         if number >= MAX_ROWS:
             return None
@@ -68,7 +75,10 @@ class KernelRegistry:
             process=process,
             pipe=Pipe(described.unit, described.precision).key,
             level=described.level,
+            reasons={"time": untimed} if untimed else {},
         )
+        if untimed:
+            self._untimed.append(number)
         self._all.append(row)
         self._new.append(row)
         if number >= self._stats.shape[1]:
@@ -134,6 +144,7 @@ class KernelRegistry:
         self._stats[Column.LAUNCH_RATE, rows] = (changes.launches - before) / seconds
         self._work[_FLOPS, rows] = changes.flops_mean
         self._work[_BYTES, rows] = changes.bytes_mean
+        self._stats[np.ix_(_TIMES, self._untimed)] = np.nan
         stopped = np.setdiff1d(self._running, rows)
         self._stats[Column.LAUNCH_RATE, stopped] = 0.0
         self._running = rows

@@ -32,7 +32,7 @@ from roofmon.stream.messages import (
     Tick,
 )
 from roofmon.stream.writer import StreamWriter
-from roofmon.telemetry.host import describe_cpu
+from roofmon.telemetry.host import describe_cpu, read_host
 
 _KEYFRAME_S = 30.0
 _NOTICES_KEPT = 50
@@ -54,6 +54,7 @@ class Collector:
     ) -> None:
         self._writer = writer
         self._interval_s = interval_s
+        self._device = device
         self._demo_wanted = demo
         self._calibrate = calibrate
         self._log: IO[bytes] | int = sys.stderr.fileno()
@@ -81,7 +82,13 @@ class Collector:
         self._status: Status | None = None
 
         self._kernels = KernelRegistry()
-        self._programs = Programs(self._selector, self._kernels, self._notice, describe_cpu().uuid)
+        self._programs = Programs(
+            self._selector,
+            self._kernels,
+            self._notice,
+            describe_cpu().uuid,
+            lambda found: self._take(Describe(devices=[found])),
+        )
         self._commands: Deframer[Command] = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
         self._telemetry: Process | None = None
         self._telemetry_backoff = Backoff()
@@ -196,7 +203,9 @@ class Collector:
         if notice in self._notices[-5:]:
             return
         self._notices = [*self._notices, notice][-_NOTICES_KEPT:]
-        if self._sequence:  # before the first keyframe, which carries them, nothing but hello goes out
+        if (
+            self._sequence
+        ):  # before the first keyframe, which carries them, nothing but hello goes out
             self._writer.send(NoticeMessage(notice=notice))
 
     # --- workers ------------------------------------------------------------------------------
@@ -283,7 +292,13 @@ class Collector:
             self._start_telemetry()
         if self._demo_wanted and self._calibration is None:
             self._demo_wanted = False
-            self._workload = start_process("roofmon.demo", ["--until-stdin-closes"], self._log)
+            host = read_host()
+            arguments = ["--until-stdin-closes", "--threads", str(host.cores)]
+            if self._device == "cpu":
+                arguments += ["--backend", "numpy"]
+            if host.caches.llc_bytes:
+                arguments += ["--llc-bytes", str(host.caches.llc_bytes)]
+            self._workload = start_process("roofmon.demo", arguments, self._log)
             self._watch(self._workload, self._workload_ended)
 
     # --- commands -----------------------------------------------------------------------------

@@ -1,16 +1,22 @@
 """Annotated programs: found by their sockets, connected, and their records turned into rows."""
 
+import re
 import selectors
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from roofmon.collector.kernels import MAX_ROWS, KernelRegistry
+from roofmon.model.device import DeviceDescription
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
 from roofmon.tracing.protocol import MAX_ID, UNUSABLE_WORK, Described, Drops, Hello, Records
 from roofmon.tracing.reader import RegionConnection
 
 _LOOK_S = 1.0
+UNKNOWN_GPU = "gpu"
+"""Stands for the UUID where a program uses a GPU and did not say which."""
+_LAUNCH_ONLY = "a region on a GPU times the launch only; its kernels have to be traced"
 _RETRY_S = 30.0  # a program whose connection was refused or broke may be asked again after this
 
 
@@ -21,7 +27,8 @@ class Programs:
         selector: where connections are waited on; the data of a key is what to call.
         kernels: where rows and records go.
         notice: called with severity, what and fix.
-        device: UUID of the device that regions run on.
+        cpu: UUID of the CPU.
+        device_found: called with a GPU that a program says its regions run on.
     """
 
     def __init__(
@@ -29,12 +36,14 @@ class Programs:
         selector: selectors.BaseSelector,
         kernels: KernelRegistry,
         notice: Callable[[str, str, str], None],
-        device: str,
+        cpu: str,
+        device_found: Callable[[DeviceDescription], None],
     ) -> None:
         self._selector = selector
         self._kernels = kernels
         self._notice = notice
-        self._device = device
+        self._cpu = cpu
+        self._device_found = device_found
         self._programs: dict[tuple[int, int], _Program] = {}
         self._ended: dict[str, set[int]] = {}  # process name → pids whose rows still stand
         self._shunned: dict[tuple[int, int], float] = {}
@@ -83,9 +92,7 @@ class Programs:
         for event in program.connection.receive():
             match event:
                 case Hello():
-                    program.name = event.process or program.name
-                    for pid in self._ended.pop(program.name, set()):
-                        self._kernels.forget(pid, program.name)
+                    self._greet(program, event)
                 case Described():
                     self._describe(program, event)
                 case Records():
@@ -96,9 +103,36 @@ class Programs:
             self._selector.unregister(descriptor)
             self._gone(program, program.connection.closed)
 
+    def _greet(self, program: "_Program", hello: Hello) -> None:
+        program.name = hello.process or program.name
+        for pid in self._ended.pop(program.name, set()):
+            self._kernels.forget(pid, program.name)
+        on_gpu = uses_gpu(program.endpoint.pid) if not hello.device else hello.device != "cpu"
+        if not on_gpu:
+            program.device = self._cpu
+            return
+        program.device = hello.device or UNKNOWN_GPU
+        program.timed = hello.synchronised
+        self._device_found(
+            DeviceDescription(
+                uuid=program.device,
+                index=0,
+                name=hello.device_name or "GPU",
+                kind="cuda",
+            )
+        )
+        if program.timed:
+            self._notice(
+                "info", f"{program.name} waits for its GPU in every region: times include that", ""
+            )
+
     def _describe(self, program: "_Program", described: Described) -> None:
         row = self._kernels.add_row(
-            described, device=self._device, pid=program.endpoint.pid, process=program.name
+            described,
+            device=program.device,
+            pid=program.endpoint.pid,
+            process=program.name,
+            untimed="" if program.timed else _LAUNCH_ONLY,
         )
         if row is None:
             self._notice("warning", f"more than {MAX_ROWS} kernels: later ones are not shown", "")
@@ -131,6 +165,15 @@ class Programs:
             self._notice("warning", f"{program.name} ({program.endpoint.pid}): {reason}", "")
 
 
+def uses_gpu(pid: int) -> bool:
+    """Whether a process has an NVIDIA GPU open, as far as this user may see."""
+    try:
+        links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(re.match(r"/dev/nvidia\d", link) for link in links)
+
+
 class _Program:
     """One connected program: its rows by description id (−1: none) and what it said of itself."""
 
@@ -139,5 +182,7 @@ class _Program:
         self.connection = connection
         self.name = endpoint.process or f"pid {endpoint.pid}"
         self.rows = np.full(MAX_ID, -1, dtype=np.int64)
+        self.device = ""
+        self.timed = True
         self.dropped = 0
         self.told_unusable = False

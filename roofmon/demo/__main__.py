@@ -8,6 +8,7 @@ from time import perf_counter
 
 from roofmon.demo.lifetime import Lifetime
 from roofmon.errors import ExitCode, RoofmonError
+from roofmon.region import on_device
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +36,8 @@ def _run(options: argparse.Namespace, lifetime: Lifetime) -> None:
     try:
         if device.note:
             _say(device.note)
+        sys.argv[0] = "roofmon-demo"  # what monitors call this program
+        on_device(device.uuid, device.name, synchronised=True)
         sizes = plan_sizes(device.limits, options.scale)
         if sizes.level(4 * sizes.elements) != "dram":
             _say(

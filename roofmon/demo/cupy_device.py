@@ -1,6 +1,7 @@
 """CuPy on one GPU: whole-array operations, each a kernel of its own."""
 
 import os
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,13 @@ class CupyDevice:
 
     def __init__(self) -> None:
         device = cupy.cuda.Device()
+        properties = cupy.cuda.runtime.getDeviceProperties(device.id)
+        raw = bytes(properties["uuid"])
+        # Some versions of CuPy cut it at a zero byte.
+        self.uuid = (
+            f"GPU-{uuid.UUID(bytes=raw)}" if len(raw) == 16 else f"GPU-at-{device.pci_bus_id}"
+        )
+        self.name = properties["name"].decode()
         l2 = int(device.attributes["L2CacheSize"])
         self.fp64_gemm_unit = "tensor" if device.compute_capability in _FP64_TENSOR else "vector"
         self.limits = Limits(

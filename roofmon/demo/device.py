@@ -19,6 +19,7 @@ class Device(Protocol):
         fp64_gemm_unit: the unit that the library's FP64 GEMM runs on.
         half_gemm: whether an FP16 GEMM has hardware of its own.
         note: what a reader of the times must know; printed once, may be empty.
+        uuid, name: of the GPU; "cpu" and "" for the CPU.
     """
 
     xp: Any
@@ -26,6 +27,8 @@ class Device(Protocol):
     fp64_gemm_unit: str
     half_gemm: bool
     note: str
+    uuid: str
+    name: str
 
     def parallel(self, count: int, body: Callable[[int, int], object]) -> None:
         """Calls `body(begin, end)` on ranges that together are [0, count), on all cores at once."""

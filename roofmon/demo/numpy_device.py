@@ -45,6 +45,7 @@ class NumpyDevice:
         self, llc_bytes: int | None = None, threads: int | None = None, note: str = ""
     ) -> None:
         self.note = note
+        self.uuid, self.name = "cpu", ""
         self._threads = threads or len(os.sched_getaffinity(0))
         cache = llc_bytes or _cache_bytes()
         gemm_n = cpu_gemm_n(cache, self._threads)

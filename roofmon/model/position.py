@@ -5,6 +5,7 @@ Vectorised over a whole table, so that 5,000 kernels cost no more than a screenf
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,8 @@ class LevelPosition:
     """Positions against one memory level, arrays of shape (n,), NaN where unknown.
 
     `intensity` FLOP/byte, `achieved` byte/s, `attainable` FLOP/s at that intensity, `percent` the
-    fraction of what is attainable there (of the bandwidth alone where FLOPs are not known).
+    fraction of what is attainable there (of the bandwidth alone where FLOPs are not known). `level` is
+    "" where it differs between kernels.
     """
 
     level: str
@@ -76,10 +78,42 @@ class Positions:
 
     def main_level(self, row: int) -> str | None:
         """The level a kernel's point is drawn against: the one it comes closest to the roof of."""
-        known = [p for p in self.levels.values() if np.isfinite(p.achieved[row])]
-        if not known:
-            return None
-        return max(known, key=lambda p: float(np.nan_to_num(p.percent[row], nan=-1.0))).level
+        index = int(self._main[row])
+        return tuple(self.levels)[index] if index >= 0 else None
+
+    def at(self, level: str | None) -> LevelPosition:
+        """All kernels against one level; with None each against its main level."""
+        if level is not None:
+            unknown = np.full(len(self.flops), np.nan)
+            return self.levels.get(level) or LevelPosition(
+                level, unknown, unknown, unknown, unknown
+            )
+        rows, found = np.arange(len(self.flops)), tuple(self.levels.values())
+
+        def pick(name: str) -> Array:
+            unknown = np.full(len(self.flops), np.nan)
+            values: Array = np.stack([*(getattr(p, name) for p in found), unknown])
+            picked: Array = values[self._main, rows]
+            return picked
+
+        fields = ("intensity", "achieved", "attainable", "percent")
+        return LevelPosition("", *(pick(name) for name in fields))
+
+    @cached_property
+    def _main(self) -> NDArray[np.int64]:
+        """Index into `levels` of each kernel's main level, −1 where it has none, shape (n,)."""
+        if not self.levels:
+            return np.full(len(self.flops), -1)
+        closeness = np.stack(
+            [
+                np.where(np.isfinite(p.achieved), np.nan_to_num(p.percent, nan=-1.0), -2.0)
+                for p in self.levels.values()
+            ]
+        )
+        main: NDArray[np.int64] = np.where(
+            closeness.max(axis=0) > -2.0, closeness.argmax(axis=0), -1
+        )
+        return main
 
 
 def locate(table: KernelTable, roofline: Roofline) -> Positions:
@@ -92,7 +126,8 @@ def locate(table: KernelTable, roofline: Roofline) -> Positions:
     missing quantity could be what limits it.
     """
     n = len(table)
-    seconds = table.typical_ns / 1e9
+    # A launch of no time at all is a clock that did not tick, not an infinite rate.
+    seconds = np.where(table.typical_ns > 0, table.typical_ns, np.nan) / 1e9
     roofs: list[Ceiling] = []
     floors: list[Array] = []
 

@@ -60,14 +60,19 @@ def histogram_quantile(
     if len(bins) == 0:
         return np.full(ranks.shape, np.nan)
     cumulative = np.cumsum(counts)
-    total = cumulative[-1]
-    ranks = np.clip(ranks, 0, total - 1)
-    at = np.searchsorted(cumulative, ranks, side="right").clip(0, len(bins) - 1)
-    low = _edge(bins[at]).clip(min_ns, max_ns)
-    high = _edge(bins[at] + 1).clip(min_ns, max_ns)
-    before = cumulative[at] - counts[at]
-    within = (ranks - before + 0.5) / counts[at]
-    durations: NDArray[np.float64] = low + (high - low) * within.clip(0.0, 1.0)
+    ranks = np.clip(ranks, 0, cumulative[-1] - 1)
+
+    def at(rank: NDArray[np.float64]) -> NDArray[np.float64]:
+        bin_of = np.searchsorted(cumulative, rank, side="right")
+        low = _edge(bins[bin_of]).clip(min_ns, max_ns)
+        high = _edge(bins[bin_of] + 1).clip(min_ns, max_ns)
+        before = cumulative[bin_of] - counts[bin_of]
+        found: NDArray[np.float64] = low + (high - low) * (rank - before + 0.5) / counts[bin_of]
+        return found
+
+    # Between two samples that lie in bins far apart a quantile is between them, not in either bin.
+    lower = np.floor(ranks)
+    durations: NDArray[np.float64] = at(lower) + (at(np.ceil(ranks)) - at(lower)) * (ranks - lower)
     return durations
 
 

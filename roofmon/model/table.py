@@ -138,6 +138,7 @@ class KernelTable:
                 provenance=c.provenance,
                 rel_error=float(c.rel_error[row]) if np.isfinite(c.rel_error[row]) else None,
                 upper_bound=c.upper_bound,
+                counts=c.counts,
             )
             for c in chosen.columns
             if np.isfinite(c.values[row])

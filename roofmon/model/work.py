@@ -1,9 +1,12 @@
 """Work of a kernel: FLOPs by pipe and bytes by level, each with where the number comes from."""
 
+import math
 from enum import StrEnum
 from typing import Literal
 
 import msgspec
+
+from roofmon.model.roofline import REQUESTED
 
 
 class Provenance(StrEnum):
@@ -39,13 +42,15 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A number with its provenance; `value` None means unknown and `reason` says why.
 
     `rel_error` is the half-width of its 95 % interval relative to the value, None if not known;
-    `upper_bound` marks an instruction count that can only overstate the work.
+    `upper_bound` marks an instruction count that can only overstate the work; `counts` says what bytes
+    count (see `roofline.REQUESTED`).
     """
 
     value: float | None
     provenance: Provenance
     rel_error: float | None = None
     upper_bound: bool = False
+    counts: str = REQUESTED
     reason: str = ""
 
 
@@ -56,13 +61,26 @@ def best(kind: WorkKind, quantities: list[Quantity]) -> Quantity | None:
 
 
 def disagreement(kind: WorkKind, quantities: list[Quantity]) -> float | None:
-    """The largest relative difference of a source from the best one; None with fewer than two."""
+    """The largest relative difference of a source from the best one; None with fewer than two.
+
+    Bytes are compared only with bytes that count the same. An upper bound agrees with everything below
+    it. Something against zero differs infinitely.
+    """
     chosen = best(kind, quantities)
-    if chosen is None or not chosen.value:
+    if chosen is None or chosen.value is None:
         return None
     others = [
-        abs(q.value - chosen.value) / chosen.value
+        _difference(chosen, q)
         for q in quantities
-        if q is not chosen and q.value is not None
+        if q is not chosen and q.value is not None and q.counts == chosen.counts
     ]
     return max(others, default=None)
+
+
+def _difference(chosen: Quantity, other: Quantity) -> float:
+    assert chosen.value is not None
+    assert other.value is not None
+    gap = other.value - chosen.value
+    if gap == 0 or (other.upper_bound and gap > 0) or (chosen.upper_bound and gap < 0):
+        return 0.0
+    return abs(gap) / chosen.value if chosen.value else math.inf

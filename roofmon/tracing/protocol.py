@@ -73,7 +73,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Who speaks. `start_time` is in clock ticks after boot (proc(5), field 22 of stat).
 
     `pid` is as the program sees it; where `pid_namespace` (an inode) is not the monitor's own, the same
-    process has another number here.
+    process has another number here. `device` is "cpu" or the UUID of a GPU that the regions run on, ""
+    where the program did not say; `synchronised` tells that its regions wait for that GPU.
     """
 
     kind: Literal["region"]
@@ -84,6 +85,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     clock: Literal["unix_ns"]
     record_type: int
     record_size: int
+    device: str = ""
+    device_name: str = ""
+    synchronised: bool = False
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):

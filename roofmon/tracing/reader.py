@@ -114,7 +114,12 @@ def _hello(payload: bytearray) -> Hello:
         raise ProtocolError(
             f"its records have type {hello.record_type} and {hello.record_size} bytes"
         )
-    return msgspec.structs.replace(hello, process=clean(hello.process, protocol.MAX_NAME).strip())
+    return msgspec.structs.replace(
+        hello,
+        process=clean(hello.process, protocol.MAX_NAME).strip(),
+        device=clean(hello.device, protocol.MAX_NAME).strip(),
+        device_name=clean(hello.device_name, protocol.MAX_NAME).strip(),
+    )
 
 
 def _json(payload: bytearray, kind: type[M]) -> M:

@@ -1,0 +1,61 @@
+"""Runs the rules and puts what they say in the order in which it matters."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from roofmon.diagnosis import position, roofs, session, timing, work
+from roofmon.diagnosis.finding import Case, Finding
+from roofmon.model.snapshot import Snapshot
+from roofmon.view.state import View
+
+Rule = Callable[[Case], Finding | None]
+
+KERNEL_RULES: tuple[Rule, ...] = (
+    position.over_roof,
+    position.distance,
+    position.position_known,
+    position.latency,
+    position.low_intensity,
+    position.faster_pipe,
+    timing.worth_it,
+    timing.long_enough,
+    timing.gaps,
+    timing.variation,
+    work.work_known,
+    work.sources_agree,
+    work.counted_once,
+    roofs.roof_trusted,
+    roofs.clock_held,
+)
+
+_STATUS_ORDER = {"fail": 0, "unknown": 1, "pass": 2}
+_SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def diagnose_kernel(view: View, row: int) -> tuple[Finding, ...]:
+    """The checklist of one kernel, a row of `view.table`; rules that do not apply say nothing."""
+    case = Case(view.snapshot, view.device, view.table, view.positions, row)
+    kernel, device = case.description.id, case.description.device
+    found = (rule(case) for rule in KERNEL_RULES)
+    return _ordered(replace(f, kernel=kernel, device=device) for f in found if f is not None)
+
+
+def diagnose_session(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """The checklist of the session and its devices."""
+    found = [session.live(snapshot), session.complete(snapshot)]
+    for device in snapshot.devices:
+        found.extend(session.roofs(snapshot, device))
+        gain = session.most_to_gain(snapshot, device)
+        if gain is not None:
+            found.append(gain)
+    return _ordered(found)
+
+
+def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What failed first, by severity and then by what can be gained; then the unknown, then the rest."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (_STATUS_ORDER[f.status], _SEVERITY_ORDER[f.severity], -f.gain_ns),
+        )
+    )

@@ -1,0 +1,82 @@
+"""Rules on the roofs themselves: measured undisturbed, not long ago, at the present clock."""
+
+from roofmon.diagnosis.finding import Case, Finding
+from roofmon.model.roofline import Ceiling
+from roofmon.model.snapshot import Device, Snapshot
+from roofmon.units import age, percent, si, significant
+from roofmon.view.facts import roof_unit
+
+OLD_S = 30 * 86400.0
+"""Roofs older than this may be from before an update of firmware or libraries that the key of the cache
+does not see."""
+
+CLOCK_MOVED = 0.05
+_IDLE = 0.2
+_DISTURBED = ("contended", "not-converged", "over-bound", "small-set", "thermal")
+
+
+def roof_trusted(case: Case) -> Finding | None:
+    """Was the roof that binds measured undisturbed?"""
+    roof = case.roof
+    if roof is None:
+        return None
+    flags = disturbances(roof)
+    interval = f"{si(roof.ci_low, roof_unit(roof))}–{si(roof.ci_high, roof_unit(roof))}"
+    return Finding(
+        rule="roof",
+        status="fail" if flags else "pass",
+        severity="error" if flags else "info",
+        title=f"{roof.name} roof {flags[0]}" if flags else f"{roof.name} roof is sound",
+        evidence=f"{interval}, n = {roof.n}, {_age(roof, case.snapshot)}, {roof.probe}"
+        + (f"; {', '.join(flags)}" if flags else ""),
+        advice="roofmon calibrate measures again; stop other programs first" if flags else "",
+    )
+
+
+def clock_held(case: Case) -> Finding | None:
+    """Is the clock what it was when the roof that binds was measured?"""
+    return clock_moved(case.device, case.roof) if case.device and case.roof else None
+
+
+def disturbances(ceiling: Ceiling) -> list[str]:
+    """What makes a ceiling doubtful; a power cap does not, since it caps the kernels as well."""
+    return [flag for flag in ceiling.flags if flag in _DISTURBED]
+
+
+def clock_moved(device: Device, ceiling: Ceiling) -> Finding | None:
+    """Compares the clock now with that of a ceiling that follows it; None where either is unknown.
+
+    The clock of an idle device says nothing about the one its kernels run at.
+    """
+    follows = ceiling.kind == "compute" or ceiling.level == "l1"
+    sample = device.sample
+    if not follows or sample is None or (sample.load is not None and sample.load < _IDLE):
+        return None
+    now = sample.clock_hz
+    if not (now and ceiling.clock_hz):
+        return None
+    change = now / ceiling.clock_hz - 1
+    moved = abs(change) > CLOCK_MOVED
+    return Finding(
+        rule="clock",
+        status="fail" if moved else "pass",
+        title=f"clock {percent(abs(change))} {'up' if change > 0 else 'down'}"
+        if moved
+        else "clock as at calibration",
+        evidence=f"{significant(now / 1e6, 4)} MHz now, {significant(ceiling.clock_hz / 1e6, 4)} MHz "
+        f"when the {ceiling.name} roof was measured",
+        advice="the roof moves with the clock; measure again if this lasts" if moved else "",
+        device=device.description.uuid,
+    )
+
+
+def oldest_s(device: Device, snapshot: Snapshot) -> float | None:
+    """Age in s of the oldest ceiling of a device; None where no time is known."""
+    times = [c.time_unix_s for c in device.roofline.ceilings if c.time_unix_s > 0]
+    return snapshot.time_unix_ns / 1e9 - min(times) if times else None
+
+
+def _age(ceiling: Ceiling, snapshot: Snapshot) -> str:
+    if ceiling.time_unix_s <= 0:
+        return "at an unknown time"
+    return f"{age(snapshot.time_unix_ns / 1e9 - ceiling.time_unix_s)} ago"

@@ -1,0 +1,105 @@
+"""Rules on the session: is the data live and complete, are there roofs, where is most to gain."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from roofmon.diagnosis.finding import Finding, gains_ns
+from roofmon.diagnosis.roofs import OLD_S, clock_moved, disturbances, oldest_s
+from roofmon.model.position import locate
+from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.table import Column
+from roofmon.units import age, duration
+
+
+def live(snapshot: Snapshot) -> Finding:
+    """Is the data still coming?"""
+    return Finding(
+        rule="live",
+        status="fail" if snapshot.stale else "pass",
+        severity="error" if snapshot.stale else "info",
+        title="the data is not live" if snapshot.stale else "the data is live",
+        evidence=snapshot.stale or f"{len(snapshot.kernels)} kernels on {snapshot.host}",
+    )
+
+
+def complete(snapshot: Snapshot) -> Finding:
+    """Were records lost on the way from the programs?"""
+    dropped = snapshot.dropped
+    launches = float(np.nansum(snapshot.kernels.column(Column.LAUNCHES)))
+    return Finding(
+        rule="dropped",
+        status="fail" if dropped else "pass",
+        severity="warning" if dropped else "info",
+        title=f"{dropped:,} records dropped" if dropped else "no records dropped",
+        evidence=f"{dropped:,} lost, {launches:,.0f} launches seen",
+        advice="counts and totals are too low; annotate fewer, longer regions" if dropped else "",
+    )
+
+
+def roofs(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
+    """Are a device's roofs there, recent, undisturbed, and at the present clock?"""
+    name, uuid = device.description.name, device.description.uuid
+    ceilings = device.roofline.ceilings
+    if not ceilings:
+        measuring = device.progress
+        yield Finding(
+            rule="roofs",
+            status="unknown",
+            title="roofs are being measured" if measuring else "no roofs are measured",
+            evidence=f"{name}: {measuring.done} of {measuring.total} probes" if measuring else name,
+            advice="" if measuring else "roofmon calibrate measures them",
+            device=uuid,
+        )
+        return
+    old = oldest_s(device, snapshot)
+    stale = old is not None and old > OLD_S
+    yield Finding(
+        rule="roofs-age",
+        status="unknown" if old is None else "fail" if stale else "pass",
+        title="age of the roofs unknown" if old is None else f"roofs are {age(old)} old",
+        evidence=f"{name}: {len(ceilings)} ceilings",
+        advice="roofmon calibrate measures them again" if stale else "",
+        device=uuid,
+    )
+    doubtful = [f"{c.name} ({', '.join(flags)})" for c in ceilings if (flags := disturbances(c))]
+    yield Finding(
+        rule="roofs-sound",
+        status="fail" if doubtful else "pass",
+        severity="error" if doubtful else "info",
+        title=f"doubtful roofs: {len(doubtful)}" if doubtful else "roofs measured undisturbed",
+        evidence=f"{name}: {', '.join(doubtful) or f'{len(ceilings)} ceilings'}",
+        advice="roofmon calibrate measures again; stop other programs first" if doubtful else "",
+        device=uuid,
+    )
+    following = [c for c in ceilings if c.clock_hz and c.regime != "bound"]
+    clock = next((f for c in following if (f := clock_moved(device, c))), None)
+    if clock is not None:
+        yield clock
+
+
+def most_to_gain(snapshot: Snapshot, device: Device) -> Finding | None:
+    """Which kernel of a device would save most at its roof?"""
+    uuid = device.description.uuid
+    rows = np.array([d.device == uuid for d in snapshot.kernels.descriptions], dtype=np.bool_)
+    table = snapshot.kernels.take(rows)
+    if not len(table):
+        return None
+    gains = gains_ns(table, locate(table, device.roofline))
+    best = int(gains.argmax())
+    if gains[best] <= 0:
+        return None
+    description = table.descriptions[best]
+    saved = float(gains[best])
+    return Finding(
+        rule="most-to-gain",
+        status="fail",
+        severity="warning",
+        title=f"up to {duration(saved)} to gain",
+        evidence=f"{description.name}: {duration(saved)} of "
+        f"{duration(float(table.column(Column.TOTAL_NS)[best]))} is above its roof's time",
+        advice="begin with this kernel",
+        gain_ns=saved,
+        kernel=description.id,
+        device=uuid,
+    )

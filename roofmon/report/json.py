@@ -1,0 +1,232 @@
+"""A snapshot as JSON, schema `roofmon.snapshot/1`.
+
+SI units and nanoseconds; percentages go from 0 to 100. What is not known is null, with the reason under
+`reasons` (kernels) or `missing` (samples) where one is known.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+import msgspec
+import numpy as np
+
+from roofmon import __version__
+from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
+from roofmon.model.roofline import Ceiling, Pipe
+from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.table import Column, KernelTable
+from roofmon.model.work import Quantity
+from roofmon.view import View, ViewState, build_view
+from roofmon.view.facts import missing_work, unknown_time
+
+SCHEMA = "roofmon.snapshot/1"
+
+DIAGNOSED = 100
+"""Kernels of each device, those with most time, whose checklists are in `findings`."""
+
+_COUNTS = {
+    "launches": Column.LAUNCHES,
+    "total_ns": Column.TOTAL_NS,
+    "outer_ns": Column.OUTER_NS,
+    "last_end_unix_ns": Column.LAST_END_NS,
+}
+_STATISTICS = {
+    "median_ns": Column.MEDIAN_NS,
+    "median_low_ns": Column.MEDIAN_LOW_NS,
+    "median_high_ns": Column.MEDIAN_HIGH_NS,
+    "p05_ns": Column.P05_NS,
+    "p95_ns": Column.P95_NS,
+    "min_ns": Column.MIN_NS,
+    "max_ns": Column.MAX_NS,
+    "cv": Column.CV,
+    "gap_ns": Column.GAP_NS,
+    "launch_rate_hz": Column.LAUNCH_RATE,
+}
+
+
+def write_json(snapshot: Snapshot, stream: TextIO) -> None:
+    """Write the document of a snapshot, and nothing else, to `stream`; ASCII in any encoding."""
+    json.dump(snapshot_document(snapshot), stream, indent=1, allow_nan=False)
+    stream.write("\n")
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot with positions and findings; kernels in order of their time, by device."""
+    views = [
+        build_view(snapshot, ViewState(device=device.description.uuid))
+        for device in snapshot.devices
+    ] or [build_view(snapshot, ViewState())]
+    return {
+        "schema": SCHEMA,
+        "roofmon": __version__,
+        "host": snapshot.host,
+        "time_unix_ns": snapshot.time_unix_ns,
+        "started_unix_ns": snapshot.started_unix_ns,
+        "interval_ns": snapshot.interval_ns,
+        "stale": snapshot.stale or None,
+        "dropped": snapshot.dropped,
+        "programs": [{"pid": pid, "name": name} for pid, name in snapshot.programs.items()],
+        "devices": [_device(device) for device in snapshot.devices],
+        "kernels": [_kernel(view, int(row)) for view in views for row in view.order],
+        "rungs": [
+            {"rung": r.rung, "state": r.state, "reason": r.reason, "fix": r.fix}
+            for r in snapshot.rungs
+        ],
+        "notices": [
+            {"severity": n.severity, "what": n.what, "fix": n.fix} for n in snapshot.notices
+        ],
+        "findings": [finding_document(f) for f in _findings(snapshot, views)],
+        "kernels_without_findings": sum(max(0, len(v.order) - DIAGNOSED) for v in views),
+    }
+
+
+def ceiling_document(ceiling: Ceiling) -> dict[str, Any]:
+    """One ceiling: byte/s or FLOP/s, Hz, and `level` or `pipe` by its kind."""
+    rest = msgspec.structs.asdict(ceiling)
+    for name in ("kind", "level", "pipe"):
+        del rest[name]
+    return {"kind": ceiling.kind, **_place(ceiling), **rest}
+
+
+def _place(ceiling: Ceiling) -> dict[str, Any]:
+    if ceiling.pipe is None:
+        return {"level": ceiling.level}
+    return {"pipe": msgspec.structs.asdict(ceiling.pipe)}
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """One line of a checklist; `kernel` is an id, null for findings on the session."""
+    return {
+        "rule": finding.rule,
+        "status": finding.status,
+        "severity": finding.severity,
+        "title": finding.title,
+        "evidence": finding.evidence,
+        "advice": finding.advice,
+        "gain_ns": finding.gain_ns,
+        "kernel": finding.kernel,
+        "device": finding.device or None,
+    }
+
+
+def _findings(snapshot: Snapshot, views: Iterable[View]) -> Iterable[Finding]:
+    yield from diagnose_session(snapshot)
+    for view in views:
+        for row in view.order[:DIAGNOSED]:
+            yield from diagnose_kernel(view, int(row))
+
+
+def _device(device: Device) -> dict[str, Any]:
+    roofline = device.roofline
+    return {
+        **msgspec.structs.asdict(device.description),
+        "sample": None if device.sample is None else _sample(device),
+        "progress": None if device.progress is None else msgspec.structs.asdict(device.progress),
+        "roofline": {
+            "ceilings": [ceiling_document(c) for c in roofline.ceilings],
+            "conditions": None
+            if roofline.conditions is None
+            else msgspec.structs.asdict(roofline.conditions),
+            "latency": {
+                "launch_s": roofline.latency.launch_s,
+                "load_s": dict(roofline.latency.load_s),
+            },
+        },
+    }
+
+
+def _sample(device: Device) -> dict[str, Any]:
+    assert device.sample is not None
+    sample = msgspec.structs.asdict(device.sample)
+    del sample["device"]
+    return {**sample, "missing": dict(device.sample.missing)}
+
+
+def _kernel(view: View, row: int) -> dict[str, Any]:
+    table, description = view.table, view.table.descriptions[row]
+    whole = {name: _known(table.column(column)[row]) for name, column in _COUNTS.items()}
+    return {
+        **{
+            name: getattr(description, name)
+            for name in ("id", "name", "device", "kind", "full_name", "pid", "process")
+        },
+        "grid": description.grid,
+        "block": description.block,
+        "registers": description.registers,
+        "shared_bytes": description.shared_bytes,
+        "occupancy": description.occupancy,
+        **{name: None if value is None else round(value) for name, value in whole.items()},
+        **{name: _known(table.column(column)[row]) for name, column in _STATISTICS.items()},
+        "time_percent": _percent(table.time_share[row]),
+        "work": _work(table, row),
+        "position": _position(view, row),
+        "reasons": {**_reasons(view, row), **description.reasons},
+    }
+
+
+def _work(table: KernelTable, row: int) -> dict[str, Any]:
+    """All sources of all quantities per launch; of each quantity the first is the one used."""
+    flops = [
+        {**msgspec.structs.asdict(Pipe.parse(key)), **_quantity(q), "upper_bound": q.upper_bound}
+        for key in table.flops
+        for q in table.quantities("flops", key, row)
+    ]
+    moved = [
+        {"level": key, **_quantity(q), "counts": q.counts}
+        for key in table.bytes
+        for q in table.quantities("bytes", key, row)
+    ]
+    return {"flops": flops, "bytes": moved}
+
+
+def _quantity(q: Quantity) -> dict[str, Any]:
+    return {"value": q.value, "provenance": q.provenance.value, "rel_error": q.rel_error}
+
+
+def _position(view: View, row: int) -> dict[str, Any]:
+    positions = view.positions
+    roof = positions.roof_of(row)
+    return {
+        "class": positions.class_of(row).value,
+        "roof": None if roof is None else {"kind": roof.kind, **_place(roof), "value": roof.value},
+        "percent": _percent(positions.fraction[row]),
+        "percent_low": _percent(positions.low[row]),
+        "percent_high": _percent(positions.high[row]),
+        "headroom": _known(positions.headroom[row]),
+        "flops_per_s": _known(positions.flops[row]),
+        "floor_ns": _known(positions.floor_ns[row]),
+        "serial_floor_ns": _known(positions.serial_floor_ns[row]),
+        "levels": [
+            {
+                "level": level,
+                "intensity": _known(p.intensity[row]),
+                "bytes_per_s": _known(p.achieved[row]),
+                "attainable": _known(p.attainable[row]),
+                "percent": _percent(p.percent[row]),
+            }
+            for level, p in positions.levels.items()
+            if np.isfinite(p.achieved[row]) or np.isfinite(p.intensity[row])
+        ],
+    }
+
+
+def _reasons(view: View, row: int) -> dict[str, str]:
+    """Why something is null, as far as it follows from what else is known."""
+    reasons = {
+        what.lower(): f"no source gives its {what}" for what in missing_work(view.table, row)
+    }
+    if reason := unknown_time(view.table, row):
+        reasons["time"] = reason
+    if view.positions.roof_of(row) is None and not reasons:
+        reasons["position"] = "no roof is measured for the pipe or the memory level it uses"
+    return reasons
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _percent(fraction: float) -> float | None:
+    return float(fraction) * 100 if math.isfinite(fraction) else None

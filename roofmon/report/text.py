@@ -1,0 +1,271 @@
+"""A view as text for people: what `--once` prints, at 80 columns and wider, with or without colour.
+
+The order is that of the questions: what is it limited by, where does it stand, which kernels, what to do,
+where do the numbers come from.
+"""
+
+import codecs
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from roofmon.chart import mark, render
+from roofmon.config import Config
+from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
+from roofmon.model.session import Rung
+from roofmon.model.snapshot import Snapshot
+from roofmon.report.words import fitted, tidy
+from roofmon.units import mebibytes, percent, significant
+from roofmon.view import (
+    COLUMN_GAP,
+    View,
+    ViewState,
+    build_view,
+    columns_for,
+    find_device,
+    row_cells,
+    scene,
+)
+
+MOST_ROWS = 20
+"""Rows of the table; what is left out is counted."""
+
+LEAST_WIDTH, MOST_WIDTH = 60, 200
+_WITHOUT_TERMINAL = 100
+
+_TITLE_WIDTH = 32
+_SIGNS = {"pass": "✓", "fail": "✗", "unknown": "?"}
+_STYLES = {
+    "title": "bold",
+    "muted": "dim",
+    "pass": "green",
+    "fail": "red",
+    "unknown": "magenta",
+    "warning": "yellow",
+    "error": "bold red",
+    "axis": "dim",
+    "tick": "dim",
+    "unit": "dim",
+    "ridge": "dim",
+    "region": "dim",
+    "trail": "dim",
+    "arrow": "yellow",
+    "roof.memory": "blue",
+    "roof.compute": "yellow",
+    "roof.bound": "dim",
+    "roof.selected": "bold",
+    "point.memory": "cyan",
+    "point.compute": "yellow",
+    "point.latency": "magenta",
+    "point.selected": "bold reverse",
+}
+
+
+def print_once(snapshot: Snapshot, config: Config, stream: TextIO) -> None:
+    """Print the view of `snapshot` that `config` asks for, as wide as the terminal.
+
+    Colour only goes to a terminal, and not where NO_COLOR or TERM=dumb say so.
+    """
+    columns = shutil.get_terminal_size((_WITHOUT_TERMINAL, 24)).columns
+    width = min(MOST_WIDTH, max(LEAST_WIDTH, columns))
+    state = ViewState(
+        device=find_device(snapshot, config.device),
+        level=None if config.level == "auto" else config.level,
+    )
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    for line in render_once(snapshot, state, width, _draws_unicode(config, stream)):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _draws_unicode(config: Config, stream: TextIO) -> bool:
+    if config.unicode != "auto":
+        return config.unicode == "on"
+    try:
+        return codecs.lookup(stream.encoding or "").name.startswith("utf-8")
+    except LookupError:
+        return False
+
+
+def render_once(
+    snapshot: Snapshot, state: ViewState, width: int, unicode: bool = True
+) -> list[Text]:
+    """The lines of the view, none wider than `width` cells; ASCII alone without `unicode`."""
+    view = build_view(snapshot, state)
+    sections = [
+        status_lines(view, width, unicode),
+        chart_lines(view, width, unicode),
+        table_lines(view, width, unicode),
+        checklist_lines(view, width, unicode),
+        source_lines(snapshot, width, unicode),
+    ]
+    lines: list[Text] = []
+    for section in sections:
+        found = list(section)
+        if found and lines:
+            lines.append(Text())
+        lines += found
+    return lines
+
+
+def status_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """The device now, whether this is live, and the answer for the top kernel."""
+    yield _line("  ".join(["roofmon", *_device_now(view)]), width, unicode, "title")
+    if view.snapshot.stale:
+        yield from _wrapped(f"not live: {view.snapshot.stale}", width, unicode, "error")
+    for what in view.comparison.changed if view.comparison else ():
+        yield from _wrapped(f"changed: {what}", width, unicode, "warning")
+    if view.headline:
+        yield from _wrapped(view.headline, width, unicode)
+    if view.message:
+        yield from _wrapped(view.message, width, unicode, "warning")
+
+
+def _device_now(view: View) -> Iterator[str]:
+    device = view.device
+    if device is None:
+        yield view.snapshot.host
+        return
+    number = f"GPU{device.description.index} " if device.description.kind == "cuda" else ""
+    yield f"{number}{device.description.name} on {view.snapshot.host}"
+    sample = device.sample
+    if sample is None:
+        return
+    if sample.clock_hz:
+        yield f"{sample.clock_hz / 1e6:.0f} MHz"
+    if sample.load is not None:
+        yield f"load {percent(sample.load)}"
+    if sample.memory_used_bytes is not None:
+        total = device.description.memory_bytes
+        of = f" of {mebibytes(total)}" if total else ""
+        yield f"memory {mebibytes(sample.memory_used_bytes)}{of}"
+    if sample.temperature_c is not None:
+        yield f"{sample.temperature_c:.0f} °C"
+    if sample.power_w is not None:
+        yield f"{significant(sample.power_w)} W"
+
+
+def chart_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """The roofline chart, and why some kernels are not on it."""
+    canvas = render(scene(view, unicode), width, 15 if width < 100 else 20)
+    for characters, runs in zip(canvas.characters, canvas.roles, strict=True):
+        line = Text(characters)
+        for start, stop, role in runs:
+            line.stylize(_STYLES.get(role, ""), start, stop)
+        yield line
+    kernels = {str(number): id_ for id_, number in view.marks.items()}
+    absent: dict[str, list[str]] = {}
+    for label, reason in canvas.undrawn:
+        if label in kernels:
+            no_flops = view.positions.flops[view.table.row_by_id[kernels[label]]] == 0
+            alike = absent.setdefault("does no FLOPs" if no_flops else reason, [])
+            alike.append(mark(label, unicode))
+    if absent:
+        groups = (f"{' '.join(marks)} ({reason})" for reason, marks in absent.items())
+        yield from _wrapped(f"not on the chart: {', '.join(groups)}", width, unicode, "muted")
+
+
+def table_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """The kernels with most time, or as sorted."""
+    if not view.row_count:
+        return
+    columns = columns_for(width, view.comparison is not None)
+
+    def row(texts: Sequence[str], style: str = "") -> Text:
+        cells = (
+            fitted(tidy(text, unicode), column.width, column.align, "…" if unicode else "...")
+            for text, column in zip(texts, columns, strict=True)
+        )
+        return Text((" " * COLUMN_GAP).join(cells).rstrip(), style)
+
+    yield row([c.title for c in columns], _STYLES["muted"])
+    for position in range(min(MOST_ROWS, view.row_count)):
+        texts = row_cells(view, position, columns)
+        at = next(i for i, c in enumerate(columns) if c.id == "mark")
+        texts[at] = texts[at] and mark(texts[at], unicode)
+        yield row(texts)
+    if view.row_count > MOST_ROWS:
+        yield _line(f"and {view.row_count - MOST_ROWS:,} more kernels", width, unicode, "muted")
+
+
+def checklist_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """The checklist of the selected kernel, then what is wrong with the session."""
+    row = view.selected_row
+    if row is not None:
+        yield _line(f"checklist: {view.table.descriptions[row].name}", width, unicode, "title")
+        for finding in diagnose_kernel(view, row):
+            yield from _finding_lines(finding, width, unicode)
+    session = [
+        f
+        for f in diagnose_session(view.snapshot)
+        if f.status != "pass" and f.rule not in ("live", "most-to-gain")
+    ]
+    if session:
+        yield _line("session", width, unicode, "title")
+    for finding in session:
+        yield from _finding_lines(finding, width, unicode)
+
+
+def _finding_lines(finding: Finding, width: int, unicode: bool) -> Iterator[Text]:
+    """What passed is one line; else evidence that does not fit beside the title goes below it."""
+    sign = tidy(_SIGNS[finding.status], unicode)
+    title, evidence = tidy(finding.title, unicode), tidy(finding.evidence, unicode)
+    room = width - len("✓ ") - _TITLE_WIDTH
+    line = Text(f"{sign} ", _STYLES[finding.status])
+    if finding.status == "pass" or cell_len(evidence) <= room:
+        beside = fitted(title, _TITLE_WIDTH) + fitted(
+            evidence, room, ellipsis="…" if unicode else "..."
+        )
+        yield line.append(beside.rstrip(), "default")
+    else:
+        yield line.append(title, "default")
+        yield from _wrapped(evidence, width, unicode, indent=4)
+    if finding.advice:
+        yield from _wrapped(f"→ {finding.advice}", width, unicode, "muted", indent=4)
+
+
+def source_lines(snapshot: Snapshot, width: int, unicode: bool) -> Iterator[Text]:
+    """The rungs reached, and why the others were not; then what the session has to say."""
+    reached = [f"{r.rung} {_rung(r)}" for r in snapshot.rungs if r.state in ("active", "waiting")]
+    if reached:
+        yield from _wrapped(f"sources: {' · '.join(reached)}", width, unicode)
+    absent = [r for r in snapshot.rungs if r.state not in ("active", "waiting")]
+    for (reason, fix), group in groupby(absent, lambda r: (r.reason, r.fix)):
+        names = ", ".join(r.rung for r in group)
+        yield from _wrapped(f"{names}: {_sentence(reason, fix)}", width, unicode, "muted")
+    for notice in snapshot.notices:
+        style = {"warning": "warning", "error": "error"}.get(notice.severity, "muted")
+        yield from _wrapped(_sentence(notice.what, notice.fix), width, unicode, style)
+
+
+def _rung(rung: Rung) -> str:
+    if rung.state == "active":
+        return f"✓ {rung.reason}".rstrip()
+    return f"waiting: {_sentence(rung.reason, rung.fix)}"
+
+
+def _sentence(what: str, fix: str) -> str:
+    return f"{what}; {fix}" if fix else what
+
+
+def _line(text: str, width: int, unicode: bool, role: str = "") -> Text:
+    text = fitted(tidy(text, unicode), width, ellipsis="…" if unicode else "...")
+    return Text(text.rstrip(), _STYLES.get(role, ""))
+
+
+def _wrapped(
+    text: str, width: int, unicode: bool, role: str = "", indent: int = 0
+) -> Iterator[Text]:
+    lines = textwrap.wrap(
+        tidy(text, unicode),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+    )
+    for line in lines:
+        yield _line(line, width, unicode, role)

@@ -1,0 +1,67 @@
+"""Small facts about one kernel that table, headline and checklist tell alike, and how they are written."""
+
+import numpy as np
+
+from roofmon.model.position import Positions
+from roofmon.model.roofline import Ceiling, Pipe
+from roofmon.model.table import Column, KernelTable
+from roofmon.units import si, significant
+
+_PREFIXES = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
+
+
+def missing_work(table: KernelTable, row: int) -> list[str]:
+    """What of a kernel's work no source knows: of "FLOPs", "bytes"."""
+    return [
+        name
+        for name, chosen in (("FLOPs", table.flops), ("bytes", table.bytes))
+        if not any(np.isfinite(c.values[row]) for c in chosen.values())
+    ]
+
+
+def is_over_roof(positions: Positions, row: int) -> bool:
+    """Whether a kernel is over the roof that binds it by more than both intervals explain."""
+    return bool(positions.low[row] > 1)
+
+
+def of_roof(fraction: float, roof: Ceiling) -> str:
+    """What is achieved of a roof, in the roof's unit: `1.85 of 4.39 TB/s`."""
+    text = si(roof.value, roof_unit(roof))
+    scale = _PREFIXES.get(text.split(" ")[1][0], 1.0)
+    return f"{significant(fraction * roof.value / scale)} of {text}"
+
+
+def roof_unit(roof: Ceiling) -> str:
+    """The unit of a roof's value."""
+    return "B/s" if roof.kind == "bandwidth" else "FLOP/s"
+
+
+def headroom(fraction: float) -> str:
+    """How many times faster the roof allows: `2.4×`."""
+    return f"{significant(1 / fraction, 2)}×"
+
+
+def unknown_time(table: KernelTable, row: int) -> str:
+    """Why the time of a launch is not known; "" where it is."""
+    if table.typical_ns[row] > 0:
+        return ""
+    return table.descriptions[row].reasons.get("time", "no launch was timed")
+
+
+def is_nested(table: KernelTable, row: int) -> bool:
+    """Whether a kernel runs, at least at times, inside another row's region, whose time contains it."""
+    outer, total = table.column(Column.OUTER_NS)[row], table.column(Column.TOTAL_NS)[row]
+    return table.descriptions[row].nested or bool(outer < 0.999 * total)
+
+
+def flops_are_upper_bound(table: KernelTable, row: int) -> bool:
+    """Whether the FLOPs of a kernel come from a source that can only overstate them."""
+    sources = (c.columns[c.source[row]] for c in table.flops.values() if c.source[row] >= 0)
+    return any(source.upper_bound for source in sources)
+
+
+def main_pipe(table: KernelTable, row: int) -> Pipe | None:
+    """The pipe that most of a kernel's FLOPs go through."""
+    amounts = {key: float(c.values[row]) for key, c in table.flops.items()}
+    known = {key: amount for key, amount in amounts.items() if np.isfinite(amount)}
+    return Pipe.parse(max(known, key=known.__getitem__)) if known else None

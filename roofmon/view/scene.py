@@ -1,0 +1,185 @@
+"""The chart of a view: roofs, the numbered kernels, and in difference mode where they came from."""
+
+import numpy as np
+
+from roofmon.chart.glyphs import short_number
+from roofmon.chart.scene import Arrow, LineKind, Point, Region, Roof, Scene
+from roofmon.chart.window import auto_window, zoom
+from roofmon.compare import places
+from roofmon.model.position import KernelClass
+from roofmon.model.roofline import LEVELS, Ceiling, Pipe, Roofline, launch_limited_flops
+from roofmon.view.facts import main_pipe
+from roofmon.view.state import View
+
+_CLASS_ROLE = {
+    KernelClass.MEMORY: "point.memory",
+    KernelClass.COMPUTE: "point.compute",
+    KernelClass.LATENCY: "point.latency",
+    KernelClass.UNKNOWN: "point.unknown",
+}
+_UNNUMBERED = "◉"
+_ON_REQUEST = ("pcie_h2d", "pcie_d2h", "nvlink")
+"""Links are roofs only of kernels that use them; drawn always, they would stretch the chart."""
+
+
+def scene(view: View, unicode: bool = True) -> Scene:
+    """What the chart shows of a view, each kernel at `view.state.level` or at its own main level."""
+    roofs = _roofs(view)
+    points = _points(view)
+    state = view.state
+    window = None
+    if state.zoom != 1.0:
+        window = zoom(auto_window(roofs, points), state.zoom, state.centre)
+    return Scene(
+        roofs=roofs,
+        points=points,
+        arrows=_arrows(view),
+        regions=_regions(view),
+        window=window,
+        message=_message(view),
+        unicode=unicode,
+    )
+
+
+def _message(view: View) -> str | None:
+    if view.device is None:
+        return view.message
+    if view.device.roofline.ceilings:
+        return None
+    progress = view.device.progress
+    if progress is not None:
+        return f"{progress.task} {progress.done}/{progress.total}: {progress.text}"
+    return "no roofs are measured yet: roofmon calibrate measures them"
+
+
+def _roofs(view: View) -> tuple[Roof, ...]:
+    if view.device is None:
+        return ()
+    roofline = view.device.roofline
+    level, pipe = _emphasised(view)
+    roofs = [
+        _roof(ceiling, name == level)
+        for name in LEVELS
+        if (ceiling := _bandwidth(roofline, name)) is not None
+        and (name not in _ON_REQUEST or name in view.positions.levels)
+    ]
+    pipes = sorted({c.pipe for c in roofline.ceilings if c.pipe is not None})
+    for known in pipes:
+        chosen = roofline.compute(known)
+        issue = roofline.compute(known, "issue")
+        if chosen is not None:
+            roofs.append(_roof(chosen, known == pipe))
+        if issue is not None and issue is not chosen:
+            roofs.append(_roof(issue, False, "dotted"))
+        if view.state.show_current_clock:
+            roofs += _at_present_clock(view, roofline, issue or chosen)
+    return tuple(roofs)
+
+
+def _bandwidth(roofline: Roofline, level: str) -> Ceiling | None:
+    """The roof of a level for requested bytes, else for whatever is counted there."""
+    counts = dict.fromkeys(c.counts for c in roofline.ceilings if c.level == level)
+    found = (roofline.bandwidth(level, counted) for counted in ("requested", *counts))
+    return next((c for c in found if c is not None), None)
+
+
+def _emphasised(view: View) -> tuple[str | None, Pipe | None]:
+    """The level and the pipe of the selected kernel."""
+    row = view.selected_row
+    level: str | None = view.state.level
+    pipe = None
+    if row is not None:
+        level = level or view.positions.main_level(row)
+        roof = view.positions.roof_of(row)
+        pipe = (roof.pipe if roof else None) or main_pipe(view.table, row)
+    return level or "dram", pipe
+
+
+def _roof(ceiling: Ceiling, emphasised: bool, line: LineKind = "solid") -> Roof:
+    return Roof(
+        kind=ceiling.kind,
+        value=ceiling.value,
+        label=f"{ceiling.name} {short_number(ceiling.value)}",
+        role=_roof_role(ceiling, emphasised),
+        name=ceiling.name,
+        line="dotted" if ceiling.regime == "bound" else line,
+        emphasised=emphasised,
+        low=ceiling.ci_low,
+        high=ceiling.ci_high,
+    )
+
+
+def _roof_role(ceiling: Ceiling, emphasised: bool) -> str:
+    if emphasised:
+        return "roof.selected"
+    if ceiling.regime == "bound":
+        return "roof.bound"
+    return "roof.memory" if ceiling.kind == "bandwidth" else "roof.compute"
+
+
+def _at_present_clock(view: View, roofline: Roofline, ceiling: Ceiling | None) -> list[Roof]:
+    sample = view.device.sample if view.device else None
+    if ceiling is None or ceiling.pipe is None or sample is None or not sample.clock_hz:
+        return []
+    bound = roofline.compute(ceiling.pipe, "bound")
+    value = roofline.at_clock(ceiling, sample.clock_hz, bound.value if bound else None)
+    if value is None:
+        return []
+    clock = f"{sample.clock_hz / 1e6:.0f} MHz"
+    label = f"{ceiling.name} {short_number(value)} at {clock}"
+    return [Roof("compute", value, label, "roof.compute", f"{ceiling.name} now", "dashed")]
+
+
+def _points(view: View) -> tuple[Point, ...]:
+    labels = {id_: str(number) for id_, number in sorted(view.marks.items(), key=lambda m: m[1])}
+    if view.selected is not None:
+        labels.setdefault(view.selected, _UNNUMBERED)
+    found = []
+    for id_, label in labels.items():
+        row = view.table.row_by_id[id_]
+        found.append(
+            Point(
+                intensity=_known(view.at_level.intensity[row]),
+                flops=_known(view.positions.flops[row]),
+                label=label,
+                role=_CLASS_ROLE[view.positions.class_of(row)],
+                selected=id_ == view.selected,
+            )
+        )
+    return tuple(found)
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _regions(view: View) -> tuple[Region, ...]:
+    """What launch latency leaves to a kernel of the selected one's size."""
+    row = view.selected_row
+    launch_s = view.device.roofline.latency.launch_s if view.device else None
+    if row is None or not launch_s:
+        return ()
+    amounts = [float(c.values[row]) for c in view.table.flops.values()]
+    per_launch = sum(a for a in amounts if np.isfinite(a))
+    if per_launch <= 0:
+        return ()
+    limit = launch_limited_flops(per_launch, launch_s)
+    return (Region(limit, f"launch latency {short_number(limit)}"),)
+
+
+def _arrows(view: View) -> tuple[Arrow, ...]:
+    """From the baseline to the present place of the numbered kernels, where both are known."""
+    if view.comparison is None:
+        return ()
+    intensity, flops = places(view.comparison.before, view.state.level)
+    arrows = []
+    for id_ in view.marks:
+        row = view.table.row_by_id[id_]
+        was = int(view.comparison.match[view.comparison_rows[row]])
+        if was < 0:
+            continue
+        start = (float(intensity[was]), float(flops[was]))
+        end = (float(view.at_level.intensity[row]), float(view.positions.flops[row]))
+        if np.isfinite((*start, *end)).all() and start != end:
+            arrows.append(Arrow(start, end))
+    return tuple(arrows)
