@@ -13,10 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from roofmon.model.histogram import quantiles
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.position import locate
 from roofmon.model.roofline import Ceiling
 from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.stats import median_interval_low_ranks
 from roofmon.model.table import Array, Column, KernelTable
 from roofmon.model.work import Provenance
 from roofmon.units import si, significant
@@ -53,8 +55,9 @@ _VERDICTS = tuple(Verdict)
 class Comparison:
     """What changed from `before` to `after`, arrays of shape (n,) over the kernels of `after`.
 
-    `match` is the row in `before` (−1: new); medians in ns; `ratio` = before ÷ after with its 95 %
-    interval `low` … `high`, NaN where there is none. `gone` are the rows of `before` that have no
+    `match` is the row in `before` (−1: new); medians in ns, those of `after` over what ran since
+    `before` where both are of one session; `launches` is the smaller of both counts; `ratio` is
+    before ÷ after with its 95 % interval `low` … `high`, NaN where there is none. `gone` are the rows of `before` that have no
     successor, `changed` what else differs between the two, one line each.
     """
 
@@ -63,6 +66,7 @@ class Comparison:
     match: NDArray[np.int64]
     before_ns: Array
     after_ns: Array
+    launches: Array
     ratio: Array
     low: Array
     high: Array
@@ -73,12 +77,8 @@ class Comparison:
     @cached_property
     def code(self) -> NDArray[np.int64]:
         """Verdicts as indexes into `tuple(Verdict)`, shape (n,)."""
-        launches = self.after.kernels.column(Column.LAUNCHES)
         matched = self.match >= 0
-        few = launches < LEAST_LAUNCHES
-        if matched.any():
-            before = self.before.kernels.column(Column.LAUNCHES)[self.match]
-            few = few | (matched & (before < LEAST_LAUNCHES))
+        few = self.launches < LEAST_LAUNCHES
         gap = np.abs(self.ratio - 1)
         apart = (self.low > 1) | (self.high < 1)
         close = (self.low >= 1 - SAME_WITHIN) & (self.high <= 1 + SAME_WITHIN)
@@ -112,6 +112,8 @@ class Comparison:
         match self.verdict(row):
             case Verdict.NOT_COMPARABLE if not self.same_work[row]:
                 return "its FLOPs per launch changed: another problem size"
+            case Verdict.NOT_COMPARABLE if self.launches[row] == 0:
+                return "it has not run since the baseline"
             case Verdict.NOT_COMPARABLE:
                 return "its time is not known in both"
             case Verdict.AMBIGUOUS if np.isfinite(self.low[row]):
@@ -133,7 +135,7 @@ def compare(before: Snapshot, after: Snapshot) -> Comparison:
     """
     match, gone = _match(before.kernels, after.kernels)
     old = _matched(before.kernels.stats, match)
-    new = after.kernels.stats
+    new = _since(before, after, match)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(
             (old[Column.MEDIAN_NS] > 0) & (new[Column.MEDIAN_NS] > 0),
@@ -157,6 +159,7 @@ def compare(before: Snapshot, after: Snapshot) -> Comparison:
         match=match,
         before_ns=old[Column.MEDIAN_NS],
         after_ns=new[Column.MEDIAN_NS],
+        launches=np.fmin(old[Column.LAUNCHES], new[Column.LAUNCHES]),
         ratio=ratio,
         low=ratio * np.exp(-down),
         high=ratio * np.exp(up),
@@ -164,6 +167,43 @@ def compare(before: Snapshot, after: Snapshot) -> Comparison:
         gone=gone,
         changed=tuple(_changes(before, after)),
     )
+
+
+def _since(before: Snapshot, after: Snapshot, match: NDArray[np.int64]) -> Array:
+    """Statistics of `after` in which rows that go on from `before` hold only what ran since then.
+
+    Statistics of a session are cumulative: without this a kernel that is changed while its program runs
+    would be compared with a mixture of its old and new self. Their difference is in the histograms.
+    """
+    stats = after.kernels.stats
+    if (before.host, before.started_unix_ns) != (after.host, after.started_unix_ns):
+        return stats
+    ids = np.array([d.id for d in after.kernels.descriptions], dtype=np.int64)
+    old_ids = np.array([*(d.id for d in before.kernels.descriptions), -1], dtype=np.int64)
+    launches = stats[Column.LAUNCHES] - _matched(before.kernels.stats, match)[Column.LAUNCHES]
+    goes_on = (match >= 0) & (old_ids[match] == ids) & (launches >= 0)
+    if not goes_on.any():
+        return stats
+    stats = stats.copy()
+    rows = np.flatnonzero(goes_on)
+    stats[Column.LAUNCHES, rows] = launches[rows]
+    stats[Column.MEDIAN_NS : Column.MEDIAN_HIGH_NS + 1, rows] = np.nan
+    ran = rows[launches[rows] > 0]
+    keys, counts = after.histograms.since(before.histograms)
+    present = np.isin(ids[ran], (keys >> np.uint64(16)).astype(np.int64))
+    ran = ran[present]
+    if len(ran):
+        last = launches[ran] - 1
+        low = median_interval_low_ranks(launches[ran].astype(np.int64))
+        stats[Column.MEDIAN_NS : Column.MEDIAN_HIGH_NS + 1, ran] = quantiles(
+            keys,
+            counts,
+            ids[ran],
+            np.stack([last / 2, low, last - low]),
+            stats[Column.MIN_NS, ran],
+            stats[Column.MAX_NS, ran],
+        )
+    return stats
 
 
 def places(snapshot: Snapshot, level: str | None = None) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """Small, readable ways to build the values that tests start from: kernels, roofs, snapshots."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from roofmon.model.device import DeviceDescription, DeviceSample
+from roofmon.model.histogram import Histograms
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.roofline import Ceiling, Pipe, Roofline
 from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.stats import bin_index
 from roofmon.model.table import Column, KernelTable, WorkColumn
 from roofmon.model.work import Provenance
 
+_SESSIONS = itertools.count()
 CPU = "cpu-test"
 NOW_S = 1_800_000_000.0
 NOW_NS = 1_800_000_000 * 10**9
@@ -153,16 +157,23 @@ def device(
 
 
 def snapshot(*kernels: Kernel, devices: Sequence[Device] | None = None, **more: Any) -> Snapshot:
-    """A snapshot taken at NOW_NS; its one device has the roofs of `H200`."""
+    """A snapshot taken at NOW_NS, of a session of its own; its one device has the roofs of `H200`."""
+    fields = {"started_unix_ns": NOW_NS - 60 * 10**9 - next(_SESSIONS), **more}
     return Snapshot(
         host="host",
         time_unix_ns=NOW_NS,
         interval_ns=500_000_000,
-        started_unix_ns=NOW_NS - 60 * 10**9,
         devices=(device(),) if devices is None else tuple(devices),
         kernels=table(*kernels),
-        **more,
+        **fields,
     )
+
+
+def histograms(launches: Mapping[int, Mapping[float, int]]) -> Histograms:
+    """Histograms from launches by duration in ns, by kernel id."""
+    flat = [(k, ns, n) for k, durations in launches.items() for ns, n in durations.items()]
+    ids, durations, counts = (np.array(column) for column in zip(*flat, strict=True))
+    return Histograms().updated(ids, bin_index(durations), counts)
 
 
 GEMM = Kernel(

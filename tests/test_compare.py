@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from builders import CPU, Kernel, Work, bandwidth, compute, device, roofline, snapshot
+from builders import CPU, Kernel, Work, bandwidth, compute, device, histograms, roofline, snapshot
 
 from roofmon.compare import Comparison, Verdict, compare, places, ratio_text
+from roofmon.model.snapshot import Snapshot
+from roofmon.model.table import Column
 from roofmon.model.work import Provenance
 
 
@@ -143,3 +145,26 @@ def test_places_of_kernels_on_their_own_devices() -> None:
     assert np.isnan(intensity[2:]).all()
     assert np.isnan(flops[2:]).all()
     assert places(found, "dram")[0][0] == 2.0
+
+
+def session_at(launches: dict[float, int]) -> Snapshot:
+    """One kernel in one session; the medians of its table are over all its launches."""
+    kernel = Kernel(median=1e6, launches=sum(launches.values()), id=7)
+    at = snapshot(kernel, started_unix_ns=1, histograms=histograms({7: launches}))
+    at.kernels.stats[Column.MIN_NS] = 4e5
+    return at
+
+
+def test_within_a_session_only_what_ran_since_the_baseline_counts() -> None:
+    """100 launches of 1 ms, then 50 of 0.5 ms: over all of them the median would still be 1 ms."""
+    found = compare(session_at({1e6: 100}), session_at({5e5: 50, 1e6: 100}))
+    assert found.before_ns[0] == 1e6
+    assert found.after_ns[0] == pytest.approx(5e5, rel=0.005)
+    assert found.launches[0] == 50
+    assert found.verdict(0) is Verdict.FASTER
+
+
+def test_a_kernel_that_did_not_run_since_the_baseline_says_so() -> None:
+    found = compare(session_at({1e6: 100}), session_at({1e6: 100}))
+    assert found.verdict(0) is Verdict.NOT_COMPARABLE
+    assert found.reason(0) == "it has not run since the baseline"

@@ -10,6 +10,9 @@ OLD_S = 30 * 86400.0
 """Roofs older than this may be from before an update of firmware or libraries that the key of the cache
 does not see."""
 
+WIDE = 0.03
+"""Half-width of a roof's interval over its value from which on a percentage of it misleads."""
+
 CLOCK_MOVED = 0.05
 _IDLE = 0.2
 _DISTURBED = ("contended", "not-converged", "over-bound", "small-set", "thermal")
@@ -25,7 +28,7 @@ def roof_trusted(case: Case) -> Finding | None:
     return Finding(
         rule="roof",
         status="fail" if flags else "pass",
-        severity="error" if flags else "info",
+        severity="warning" if flags else "info",
         title=f"{roof.name} roof {flags[0]}" if flags else f"{roof.name} roof is sound",
         evidence=f"{interval}, n = {roof.n}, {_age(roof, case.snapshot)}, {roof.probe}"
         + (f"; {', '.join(flags)}" if flags else ""),
@@ -39,8 +42,17 @@ def clock_held(case: Case) -> Finding | None:
 
 
 def disturbances(ceiling: Ceiling) -> list[str]:
-    """What makes a ceiling doubtful; a power cap does not, since it caps the kernels as well."""
-    return [flag for flag in ceiling.flags if flag in _DISTURBED]
+    """What makes a ceiling doubtful.
+
+    A power cap does not, since it caps the kernels as well; nor does a measurement that ran out of time
+    before its interval was as narrow as was tried for, as long as the interval is narrow enough here.
+    """
+    wide = max(ceiling.ci_high - ceiling.value, ceiling.value - ceiling.ci_low) / ceiling.value
+    return [
+        flag
+        for flag in ceiling.flags
+        if flag in _DISTURBED and (flag != "not-converged" or wide > WIDE)
+    ]
 
 
 def clock_moved(device: Device, ceiling: Ceiling) -> Finding | None:

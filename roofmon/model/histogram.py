@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofmon.model.stats import bin_edges
+
 _SHIFT = 16  # a bin number fits in the low 16 bits of a key
 _FOLD_AT = 64  # chunks kept apart before they are folded into one
 
@@ -32,6 +34,21 @@ class Histograms:
         chunks = (*self.chunks, (keys, counts.astype(np.int64)))
         return Histograms((_fold(chunks),) if len(chunks) > _FOLD_AT else chunks)
 
+    def folded(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Keys (id << 16 | bin, ascending) and counts of all kernels, shape (m,) each."""
+        return _fold(self.chunks) if self.chunks else _EMPTY
+
+    def since(self, before: "Histograms") -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Keys and counts, as `folded`, of what came after an earlier state of the same stream."""
+        keys, counts = self.folded()
+        old_keys, old_counts = before.folded()
+        at = np.searchsorted(keys, old_keys)
+        known = at < len(keys)
+        known[known] = keys[at[known]] == old_keys[known]
+        counts = counts.copy()
+        counts[at[known]] -= old_counts[known]
+        return keys[counts > 0], counts[counts > 0]
+
     def of(self, kernel_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Bins (ascending) and counts of one kernel, shape (b,) each."""
         low, high = kernel_id << _SHIFT, (kernel_id + 1) << _SHIFT
@@ -58,4 +75,44 @@ def _fold(
     return unique, counts[first]
 
 
+def quantiles(
+    keys: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    ids: NDArray[np.integer],
+    ranks: NDArray[np.floating],
+    min_ns: NDArray[np.floating],
+    max_ns: NDArray[np.floating],
+) -> NDArray[np.float64]:
+    """`stats.histogram_quantile` of many kernels at once.
+
+    Args:
+        keys, counts: as `Histograms.folded` gives them.
+        ids: kernels, shape (k,), each with at least one launch in there.
+        ranks: 0-based fractional ranks within each kernel, shape (q, k).
+        min_ns, max_ns: extreme durations that clip the bins, shape (k,).
+
+    Returns: durations in ns, shape (q, k).
+    """
+    cumulative = np.cumsum(counts)
+    first = np.searchsorted(keys, ids.astype(np.uint64) << np.uint64(_SHIFT))
+    end = np.searchsorted(keys, (ids.astype(np.uint64) + np.uint64(1)) << np.uint64(_SHIFT))
+    before_kernel = cumulative[first] - counts[first]
+    edges = bin_edges()
+
+    def at(rank: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = np.searchsorted(cumulative, before_kernel + rank, side="right").clip(first, end - 1)
+        bins = (keys[found] & np.uint64((1 << _SHIFT) - 1)).astype(np.int64)
+        low, high = edges[bins].clip(min_ns, max_ns), edges[bins + 1].clip(min_ns, max_ns)
+        before = cumulative[found] - counts[found] - before_kernel
+        within = (rank - before + 0.5) / counts[found]
+        durations: NDArray[np.float64] = low + (high - low) * within
+        return durations
+
+    lower = np.floor(ranks)
+    below = at(lower)
+    durations: NDArray[np.float64] = below + (at(np.ceil(ranks)) - below) * (ranks - lower)
+    return durations
+
+
+_EMPTY = (np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
 NO_HISTOGRAMS = Histograms()

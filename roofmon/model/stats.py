@@ -17,6 +17,7 @@ LOWEST_NS = 10.0
 DECADES = 11  # 10 ns … 1000 s
 BINS = BINS_PER_DECADE * DECADES
 
+_EXACT_RANKS = 200
 _Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
@@ -91,7 +92,7 @@ def median_interval_ranks(n: int) -> tuple[int, int]:
     """
     if n < 1:
         raise ValueError("the median of no samples has no interval")
-    if n > 200:
+    if n > _EXACT_RANKS:
         low = max(0, math.floor(n / 2 - _Z95 * math.sqrt(n) / 2) - 1)
         return low, n - 1 - low
     tail, low = 0.0, 0
@@ -104,8 +105,19 @@ def median_interval_ranks(n: int) -> tuple[int, int]:
     return low, n - 1 - low
 
 
+def median_interval_low_ranks(launches: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The lower ranks of `median_interval_ranks` for many counts, shape (n,); the upper mirror them."""
+    normal = np.floor(launches / 2 - _Z95 * np.sqrt(launches) / 2) - 1
+    exact = _LOW_RANKS[np.minimum(launches, _EXACT_RANKS)]
+    ranks: NDArray[np.int64] = np.where(launches <= _EXACT_RANKS, exact, normal).astype(np.int64)
+    return ranks
+
+
 def median_with_interval(samples: NDArray[np.floating]) -> tuple[float, float, float]:
     """Median and its 95 % interval by ranks of `samples`, shape (n,): (median, low, high)."""
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     low, high = median_interval_ranks(len(ordered))
     return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
+
+
+_LOW_RANKS = np.array([0] + [median_interval_ranks(n)[0] for n in range(1, _EXACT_RANKS + 1)])

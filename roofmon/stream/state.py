@@ -6,6 +6,7 @@ snapshot never changes under the screen.
 
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,9 +34,11 @@ from roofmon.stream.messages import (
     Tick,
     WorkValues,
 )
+from roofmon.units import clean
 
 MAX_KERNELS = 1 << 20
 _NOTICES_KEPT = 50
+S = TypeVar("S", bound=msgspec.Struct)
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
@@ -62,7 +65,7 @@ class StreamState:
         match message:
             case Hello():
                 _check_version(message)
-                self.hello = message
+                self.hello = _cleaned(message)
                 return False
             case Describe():
                 self._describe(message)
@@ -72,11 +75,11 @@ class StreamState:
             case Roofs():
                 self._rooflines[message.device] = message.roofline
             case Status():
-                self._rungs, self._programs = tuple(message.rungs), message.programs
+                self._take_status(message)
             case ProgressMessage():
                 self._take_progress(message.progress)
             case NoticeMessage():
-                self._notices = [*self._notices, message.notice][-_NOTICES_KEPT:]
+                self._notices = [*self._notices, _cleaned(message.notice)][-_NOTICES_KEPT:]
             case Keyframe():
                 self._take_keyframe(message)
         return self.hello is not None
@@ -111,14 +114,14 @@ class StreamState:
 
     def _describe(self, message: Describe) -> None:
         for device in message.devices:
-            self._devices[device.uuid] = device
+            self._devices[device.uuid] = _cleaned(device)
         self._kernels.describe(message.kernels)
 
     def _apply_tick(self, tick: Tick) -> None:
         if tick.reset:
             self._kernels.reset()
         for sample in tick.samples:
-            self._samples[sample.device] = sample
+            self._samples[sample.device] = _cleaned(sample)
         self._kernels.update(tick.kernels)
         self._tick = tick
 
@@ -126,18 +129,22 @@ class StreamState:
         if progress.done >= progress.total:
             self._progress.pop(progress.device, None)
         else:
-            self._progress[progress.device] = progress
+            self._progress[progress.device] = _cleaned(progress)
+
+    def _take_status(self, status: Status) -> None:
+        self._rungs = tuple(_cleaned(rung) for rung in status.rungs)
+        self._programs = {pid: clean(name) for pid, name in status.programs.items()}
 
     def _take_keyframe(self, keyframe: Keyframe) -> None:
         _check_version(keyframe.hello)
         self._clear()
-        self.hello = keyframe.hello
+        self.hello = _cleaned(keyframe.hello)
         self._describe(keyframe.describe)
         self._apply_tick(keyframe.tick)
         for roofs in keyframe.roofs:
             self._rooflines[roofs.device] = roofs.roofline
-        self._rungs, self._programs = tuple(keyframe.status.rungs), keyframe.status.programs
-        self._notices = list(keyframe.notices)
+        self._take_status(keyframe.status)
+        self._notices = [_cleaned(notice) for notice in keyframe.notices]
         for progress in keyframe.progress:
             self._take_progress(progress)
 
@@ -155,7 +162,7 @@ class _KernelState:
     def describe(self, kernels: list[KernelDescription]) -> None:
         if len(self._rows) + len(kernels) > MAX_KERNELS:
             raise StreamError(f"more than {MAX_KERNELS} kernels are described")
-        for kernel in kernels:
+        for kernel in map(_cleaned, kernels):
             row = self._rows.setdefault(kernel.id, len(self._descriptions))
             if row == len(self._descriptions):
                 self._descriptions.append(kernel)
@@ -233,6 +240,18 @@ class _KernelState:
         table = KernelTable(tuple(self._descriptions), self._stats[:, :n].copy(), work)
         ran = table.column(Column.LAUNCHES) > 0
         return table if ran.all() else table.take(ran)
+
+
+def _cleaned(struct: S) -> S:
+    """With every text in it safe to show: a stream may come from anywhere."""
+    changes: dict[str, object] = {}
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if isinstance(value, str):
+            changes[name] = clean(value)
+        elif isinstance(value, dict) and value:
+            changes[name] = {k: clean(v) if isinstance(v, str) else v for k, v in value.items()}
+    return msgspec.structs.replace(struct, **changes)
 
 
 def _check_version(hello: Hello) -> None:

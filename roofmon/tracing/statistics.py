@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofmon.model.stats import bin_edges, bin_index, median_interval_ranks
+from roofmon.model.histogram import quantiles
+from roofmon.model.stats import bin_index, median_interval_low_ranks
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -19,7 +20,6 @@ Integers = NDArray[np.int64]
 _BIN_BITS = 16
 _FOLD_AT = 1 << 16  # records that may wait, 3 MB
 _WORK_VARIES = 1.01  # largest over smallest work of a launch
-_EXACT_RANKS = 200  # launches up to which the ranks of the median's interval are tabulated
 
 _SUMMED = ("flops", "bytes", "gap")  # quantities that a launch may lack
 _ROW = np.dtype(
@@ -210,10 +210,12 @@ class KernelStatistics:
     def _describe(self, ids: Integers, bins: Integers) -> Changes:
         rows = self._rows[ids]
         launches, total = rows["launches"], rows["total_ns"]
-        low = _median_low_rank(launches)
+        low = median_interval_low_ranks(launches)
         last = launches - 1
         ranks = np.stack([last / 2, low, last - low, 0.05 * last, 0.95 * last])
-        median, median_low, median_high, p05, p95 = self._quantiles(ids, rows, ranks)
+        median, median_low, median_high, p05, p95 = quantiles(
+            self._keys.astype(np.uint64), self._counts, ids, ranks, rows["min_ns"], rows["max_ns"]
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             cv = np.where(last > 0, np.sqrt(rows["squares"] / last) / rows["mean_ns"], np.nan)
             gap = rows["gap_sum"] / rows["gap_known"]
@@ -248,40 +250,8 @@ class KernelStatistics:
             hist_counts=self._counts[bins].astype(np.uint32),
         )
 
-    def _quantiles(self, ids: Integers, rows: NDArray[np.void], ranks: Floats) -> Floats:
-        """`stats.histogram_quantile` of many rows at once: `ranks` and the result have shape (q, k)."""
-        cumulative = np.cumsum(self._counts)
-        first = np.searchsorted(self._keys, ids << _BIN_BITS)
-        before_row = cumulative[first] - self._counts[first]
-        edges = bin_edges()
-
-        def at(rank: Integers) -> Floats:
-            bin_of = np.searchsorted(cumulative, before_row + rank, side="right")
-            bins = self._keys[bin_of] & ((1 << _BIN_BITS) - 1)
-            low = edges[bins].clip(rows["min_ns"], rows["max_ns"])
-            high = edges[bins + 1].clip(rows["min_ns"], rows["max_ns"])
-            before = cumulative[bin_of] - self._counts[bin_of] - before_row
-            found: Floats = low + (high - low) * (rank - before + 0.5) / self._counts[bin_of]
-            return found
-
-        below = np.floor(ranks).astype(np.int64)
-        lower, upper = at(below), at(np.ceil(ranks).astype(np.int64))
-        durations: Floats = lower + (upper - lower) * (ranks - below)
-        return durations
-
 
 def _runs(ordered: Integers) -> tuple[Integers, Integers]:
     """Where each run of equal numbers begins, and its length."""
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     return first, np.diff(first, append=len(ordered))
-
-
-_LOW_RANKS = np.array([0] + [median_interval_ranks(n)[0] for n in range(1, _EXACT_RANKS + 1)])
-
-
-def _median_low_rank(launches: Integers) -> Integers:
-    """`stats.median_interval_ranks` of many rows: the lower rank; the upper one mirrors it."""
-    normal = np.floor(launches / 2 - 1.96 * np.sqrt(launches) / 2) - 1
-    exact = _LOW_RANKS[np.minimum(launches, _EXACT_RANKS)]
-    ranks: Integers = np.where(launches <= _EXACT_RANKS, exact, normal).astype(np.int64)
-    return ranks

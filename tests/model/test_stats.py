@@ -13,6 +13,7 @@ from roofmon.model.stats import (
     bin_edges,
     bin_index,
     histogram_quantile,
+    median_interval_low_ranks,
     median_interval_ranks,
     median_with_interval,
     quantile_ranks,
@@ -125,3 +126,9 @@ def test_histograms_keep_the_latest_count_of_each_kernel() -> None:
     assert [a.tolist() for a in second.of(7)] == [[90, 100, 101], [4, 1, 199]]
     assert len(second.chunks) < 70
     assert more(second, [], [], []) is second
+
+
+def test_ranks_of_many_counts_are_those_of_each() -> None:
+    launches = np.array([*range(1, 400), 1000, 12_345, 10**6])
+    expected = [median_interval_ranks(int(n))[0] for n in launches]
+    assert median_interval_low_ranks(launches).tolist() == expected

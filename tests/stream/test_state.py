@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.kernel import KernelDescription
-from roofmon.model.session import Notice, Progress
+from roofmon.model.session import Notice, Progress, Rung
 from roofmon.model.table import Column
 from roofmon.stream.framing import StreamError
 from roofmon.stream.messages import (
@@ -210,3 +210,25 @@ def test_samples_are_kept_per_device() -> None:
         tick(2, KernelColumns()),
     )
     assert state.snapshot().devices[0].sample == sample
+
+
+def test_no_escape_sequence_of_a_stream_reaches_the_screen() -> None:
+    evil = "a\x1b]0;owned\x07b\u202e"
+    described = KernelDescription(
+        id=0, name=evil, device="cpu-1", process=evil, reasons={"time": evil}
+    )
+    state = state_after(
+        msgspec.structs.replace(HELLO, host=evil),
+        Describe(
+            kernels=[described],
+            devices=[DeviceDescription(uuid="cpu-1", index=0, name=evil, kind="cpu")],
+        ),
+        tick(1, columns([0], [1])),
+        NoticeMessage(notice=Notice(severity="info", what=evil, fix=evil)),
+        Status(rungs=[Rung(rung="cpu", state="active", reason=evil)], programs={1: evil}),
+    )
+    shown = state.snapshot()
+    texts = repr((shown.host, shown.devices, shown.kernels, shown.notices, shown.rungs))
+    assert "owned" in texts
+    assert all(bad not in texts + shown.programs[1] for bad in ("\\x1b", "\\x07", "\\u202e"))
+    assert "\x1b" not in shown.programs[1]

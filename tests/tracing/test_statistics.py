@@ -13,7 +13,7 @@ from roofmon.model.stats import (
     median_interval_ranks,
     quantile_ranks,
 )
-from roofmon.tracing.statistics import Changes, KernelStatistics, _median_low_rank
+from roofmon.tracing.statistics import Changes, KernelStatistics
 
 BIN = 10 ** (1 / 256) - 1  # relative width of a bin
 
@@ -141,12 +141,6 @@ def test_quantiles_and_bins_agree_with_the_model(sample):
         model = histogram_quantile(bins, counts, ranks, changes.min_ns[k], changes.max_ns[k])
         got = [changes.p05_ns[k], changes.median_ns[k], changes.p95_ns[k]]
         np.testing.assert_allclose(got, model, rtol=1e-12)
-
-
-def test_ranks_of_the_interval_agree_with_the_model():
-    launches = np.array([*range(1, 400), 1000, 12_345, 10**6])
-    expected = [median_interval_ranks(int(n))[0] for n in launches]
-    assert _median_low_rank(launches).tolist() == expected
 
 
 def test_batches_do_not_matter(sample):
