@@ -5,18 +5,17 @@ import platform
 import selectors
 import sys
 import time
-from typing import IO, Any
+from collections.abc import Callable
+from typing import IO
 
 import msgspec
 
 from roofmon import __version__
+from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.programs import Programs
 from roofmon.collector.rungs import ladder, nvidia_gpu_present
 from roofmon.collector.workers import Backoff, Process, start_process
-from roofmon.model.device import DeviceDescription, DeviceSample
-from roofmon.model.roofline import Roofline
-from roofmon.model.session import Notice, Progress
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import (
     VERSION,
@@ -25,8 +24,6 @@ from roofmon.stream.messages import (
     Hello,
     Keyframe,
     Message,
-    NoticeMessage,
-    ProgressMessage,
     Roofs,
     Status,
     Tick,
@@ -35,7 +32,6 @@ from roofmon.stream.writer import StreamWriter
 from roofmon.telemetry.host import describe_cpu, read_host
 
 _KEYFRAME_S = 30.0
-_NOTICES_KEPT = 50
 
 
 class Collector:
@@ -73,19 +69,14 @@ class Collector:
         self._next_keyframe = 0.0
         self._reset = False
 
-        self._devices: dict[str, DeviceDescription] = {}
-        self._samples: dict[str, DeviceSample] = {}
-        self._fresh_samples: dict[str, DeviceSample] = {}
-        self._rooflines: dict[str, Roofline] = {}
-        self._progress: dict[str, Progress] = {}
-        self._notices: list[Notice] = []
+        self._host = HostState(self._send)
         self._status: Status | None = None
 
         self._kernels = KernelRegistry()
         self._programs = Programs(
             self._selector,
             self._kernels,
-            self._notice,
+            self._host.notice,
             describe_cpu().uuid,
             lambda found: self._take(Describe(devices=[found])),
         )
@@ -96,7 +87,7 @@ class Collector:
         self._calibration: Process | None = None
         self._workload: Process | None = None
         if device == "auto":
-            self._notice(
+            self._host.notice(
                 "info",
                 "this version reads no NVIDIA GPU yet: showing the CPU"
                 if self._gpu_present
@@ -168,14 +159,13 @@ class Collector:
         now_ns = time.monotonic_ns()
         interval_ns, self._last_tick_ns = now_ns - self._last_tick_ns, now_ns
         self._sequence += 1
-        samples = self._samples if everything else self._fresh_samples
-        self._fresh_samples = {}
+        fresh = self._host.take_fresh_samples()
         reset, self._reset = self._reset, False
         return Tick(
             sequence=self._sequence,
             time_unix_ns=time.time_ns(),
             interval_ns=interval_ns,
-            samples=list(samples.values()),
+            samples=list(self._host.samples.values()) if everything else fresh,
             kernels=self._kernels.columns(interval_ns, everything=everything),
             dropped=self._programs.dropped,
             reset=reset,
@@ -188,29 +178,25 @@ class Collector:
             Keyframe(
                 hello=self._hello,
                 describe=Describe(
-                    kernels=self._kernels.descriptions, devices=list(self._devices.values())
+                    kernels=self._kernels.descriptions, devices=list(self._host.devices.values())
                 ),
                 tick=self._make_tick(everything=True),
-                roofs=[Roofs(device=d, roofline=r) for d, r in self._rooflines.items()],
+                roofs=[Roofs(device=d, roofline=r) for d, r in self._host.rooflines.items()],
                 status=self._status,
-                notices=self._notices,
-                progress=list(self._progress.values()),
+                notices=self._host.notices,
+                progress=list(self._host.progress.values()),
             )
         )
 
-    def _notice(self, severity: Any, what: str, fix: str = "") -> None:
-        notice = Notice(severity=severity, what=what, fix=fix)
-        if notice in self._notices[-5:]:
-            return
-        self._notices = [*self._notices, notice][-_NOTICES_KEPT:]
+    def _send(self, message: Message) -> None:
         if (
             self._sequence
-        ):  # before the first keyframe, which carries them, nothing but hello goes out
-            self._writer.send(NoticeMessage(notice=notice))
+        ):  # before the first keyframe, which carries it, nothing but hello goes out
+            self._writer.send(message)
 
     # --- workers ------------------------------------------------------------------------------
 
-    def _watch(self, process: Process, ended: Any) -> None:
+    def _watch(self, process: Process, ended: Callable[[str], None]) -> None:
         def ready() -> None:
             messages = process.receive()
             if messages is None:
@@ -223,30 +209,9 @@ class Collector:
         self._selector.register(process.fileno(), selectors.EVENT_READ, ready)
 
     def _take(self, message: Message) -> None:
-        """Take in what a worker says, and pass on what the consumer needs at once."""
-        match message:
-            case Describe():
-                new = [d for d in message.devices if self._devices.get(d.uuid) != d]
-                self._devices.update({d.uuid: d for d in new})
-                if new:
-                    self._writer.send(Describe(devices=new))
-            case Tick():
-                for sample in message.samples:
-                    self._samples[sample.device] = self._fresh_samples[sample.device] = sample
-                self._telemetry_problem = ""
-            case Roofs():
-                self._rooflines[message.device] = message.roofline
-                self._writer.send(message)
-            case ProgressMessage():
-                progress = message.progress
-                self._progress[progress.device] = progress
-                if progress.done >= progress.total:
-                    del self._progress[progress.device]
-                self._writer.send(message)
-            case NoticeMessage():
-                self._notice(message.notice.severity, message.notice.what, message.notice.fix)
-            case _:
-                pass
+        if isinstance(message, Tick):
+            self._telemetry_problem = ""
+        self._host.take(message)
 
     def _start_telemetry(self) -> None:
         self._telemetry = start_process(
@@ -261,7 +226,7 @@ class Collector:
         pause = self._telemetry_backoff.failed(time.monotonic() - self._telemetry.started)
         self._telemetry = None
         self._telemetry_problem = f"the telemetry worker ended ({problem or 'no reason given'})"
-        self._notice("warning", f"{self._telemetry_problem}; starting it again in {pause:g} s")
+        self._host.notice("warning", f"{self._telemetry_problem}; starting it again in {pause:g} s")
 
     def _start_calibration(self, *, refresh: bool, thorough: bool) -> None:
         arguments = ["--device", "cpu"]
@@ -273,16 +238,15 @@ class Collector:
 
     def _calibration_ended(self, problem: str) -> None:
         self._calibration = None
-        for device, progress in list(self._progress.items()):
-            done = msgspec.structs.replace(progress, done=progress.total, text=problem or "done")
-            del self._progress[device]
-            self._writer.send(ProgressMessage(progress=done))
+        self._host.end_progress(problem or "done")
         if problem:
-            self._notice("error", f"calibration ended early ({problem})", "press C to try again")
+            self._host.notice(
+                "error", f"calibration ended early ({problem})", "press C to try again"
+            )
 
     def _workload_ended(self, problem: str) -> None:
         self._workload = None
-        self._notice(
+        self._host.notice(
             "error" if problem else "info",
             f"the demo workload ended ({problem})" if problem else "the demo workload has ended",
         )
@@ -312,7 +276,7 @@ class Collector:
             for command in self._commands.feed(data):
                 self._obey(command)
         except StreamError as error:
-            self._notice("warning", f"a command cannot be read: {error}")
+            self._host.notice("warning", f"a command cannot be read: {error}")
             self._commands = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
 
     def _obey(self, command: Command) -> None:
@@ -331,4 +295,4 @@ class Collector:
             case "calibrate" | "stop-calibration" | "pause" | "resume":
                 pass
             case other:
-                self._notice("warning", f"unknown command {other!r}")
+                self._host.notice("warning", f"unknown command {other!r}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from roofmon.collector.kernels import MAX_ROWS, KernelRegistry
 from roofmon.model.device import DeviceDescription
+from roofmon.model.session import Severity
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
 from roofmon.tracing.protocol import MAX_ID, UNUSABLE_WORK, Described, Drops, Hello, Records
 from roofmon.tracing.reader import RegionConnection
@@ -35,7 +36,7 @@ class Programs:
         self,
         selector: selectors.BaseSelector,
         kernels: KernelRegistry,
-        notice: Callable[[str, str, str], None],
+        notice: Callable[[Severity, str, str], None],
         cpu: str,
         device_found: Callable[[DeviceDescription], None],
     ) -> None:

@@ -1,8 +1,10 @@
 """What is said about the monitoring session itself: rungs of the access ladder, notices, progress."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
+
+Severity: TypeAlias = Literal["info", "warning", "error"]
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,7 +23,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line for the user about the session itself, not about a kernel."""
 
-    severity: Literal["info", "warning", "error"]
+    severity: Severity
     what: str
     fix: str = ""
 

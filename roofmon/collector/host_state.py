@@ -1,0 +1,86 @@
+"""What the collector knows of its host: devices, samples, roofs, progress, notices.
+
+Workers and programs tell it through the messages of the stream; it keeps the latest for keyframes and
+passes on what the consumer should have at once.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from roofmon.model.device import DeviceDescription, DeviceSample
+from roofmon.model.roofline import Roofline
+from roofmon.model.session import Notice, Progress, Severity
+from roofmon.stream.messages import (
+    Describe,
+    Message,
+    NoticeMessage,
+    ProgressMessage,
+    Roofs,
+    Tick,
+)
+
+_NOTICES_KEPT = 50
+
+
+class HostState:
+    """Takes messages of workers in. `send` passes one on to the consumer."""
+
+    def __init__(self, send: Callable[[Message], object]) -> None:
+        self._send = send
+        self.devices: dict[str, DeviceDescription] = {}
+        self.samples: dict[str, DeviceSample] = {}
+        self._fresh: set[str] = set()
+        self.rooflines: dict[str, Roofline] = {}
+        self.progress: dict[str, Progress] = {}
+        self.notices: list[Notice] = []
+
+    def take(self, message: Message) -> None:
+        """Take one message in."""
+        match message:
+            case Describe():
+                new = [d for d in message.devices if self.devices.get(d.uuid) != d]
+                self.devices.update({d.uuid: d for d in new})
+                if new:
+                    self._send(Describe(devices=new))
+            case Tick():
+                for sample in message.samples:
+                    self.samples[sample.device] = sample
+                    self._fresh.add(sample.device)
+            case Roofs():
+                self.rooflines[message.device] = message.roofline
+                self._send(message)
+            case ProgressMessage():
+                self._take_progress(message)
+            case NoticeMessage():
+                self._take_notice(message)
+            case _:
+                pass
+
+    def notice(self, severity: Severity, what: str, fix: str = "") -> None:
+        """Tell the user a line."""
+        self._take_notice(NoticeMessage(notice=Notice(severity=severity, what=what, fix=fix)))
+
+    def end_progress(self, text: str) -> None:
+        """Whoever reported progress is gone."""
+        for progress in list(self.progress.values()):
+            ended = msgspec.structs.replace(progress, done=progress.total, text=text)
+            self._take_progress(ProgressMessage(progress=ended))
+
+    def take_fresh_samples(self) -> list[DeviceSample]:
+        """Samples that came since the last call."""
+        fresh = [self.samples[device] for device in self._fresh]
+        self._fresh.clear()
+        return fresh
+
+    def _take_progress(self, message: ProgressMessage) -> None:
+        progress = message.progress
+        self.progress[progress.device] = progress
+        if progress.done >= progress.total:
+            del self.progress[progress.device]
+        self._send(message)
+
+    def _take_notice(self, message: NoticeMessage) -> None:
+        if message.notice not in self.notices[-5:]:
+            self.notices = [*self.notices, message.notice][-_NOTICES_KEPT:]
+            self._send(message)
