@@ -1,0 +1,87 @@
+"""Measure the roofs of this device and print them, or list the probes.
+
+roofmon calibrate            measure, print and keep the roofs
+roofmon calibrate --list     what there is to measure; measures nothing
+"""
+
+import argparse
+import json
+import sys
+
+from roofmon.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `roofmon calibrate`."""
+    parser.add_argument("--list", action="store_true", help="list the probes, measure nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu"), help="what to measure")
+    parser.add_argument("--probe", action="append", default=[], metavar="NAME", help="only these")
+    parser.add_argument(
+        "--cached", action="store_true", help="print the roofs of before where they are valid"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="the most important probes only")
+    how.add_argument("--thorough", action="store_true", help="more time for narrower intervals")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List or measure."""
+    return _list(args.json) if args.list else _measure(args)
+
+
+def _list(as_json: bool) -> int:
+    from roofmon.calibration.listing import probe_rows
+    from roofmon.calibration.manifest import load_probes
+
+    probes, problems = load_probes()
+    for problem in problems:
+        print(f"roofmon: {problem}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(probe_rows(probes), indent=2))
+    else:
+        from rich.console import Console
+
+        from roofmon.report.calibration import probe_table
+
+        Console().print(probe_table(probes))
+    return ExitCode.USAGE if problems else ExitCode.OK
+
+
+def _measure(args: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as ProgressBar
+
+    from roofmon.calibration.client import run_worker
+    from roofmon.cli.session import open_log
+    from roofmon.report.calibration import calibration_json, calibration_table
+    from roofmon.stream.messages import Message, NoticeMessage, ProgressMessage
+
+    arguments = [f"--probe={name}" for name in args.probe]
+    arguments += [f"--{name}" for name in ("quick", "thorough") if getattr(args, name)]
+    arguments += [] if args.cached else ["--refresh"]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    notes = Console(stderr=True)
+    with ProgressBar(*columns, console=notes, transient=True) as bar, open_log() as log:
+        task = bar.add_task("starting", total=None)
+
+        def follow(message: Message) -> None:
+            if isinstance(message, ProgressMessage):
+                now = message.progress
+                bar.update(task, completed=now.done, total=now.total, description=now.text)
+            elif isinstance(message, NoticeMessage):
+                notice = message.notice
+                print(
+                    f"roofmon: {notice.what}",
+                    *filter(None, [notice.fix]),
+                    sep="; ",
+                    file=sys.stderr,
+                )
+
+        result = run_worker(arguments, follow, log)
+    if args.json:
+        print(json.dumps(calibration_json(result), indent=2))
+    else:
+        Console().print(calibration_table(result))
+    return ExitCode.OK
