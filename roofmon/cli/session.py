@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _CALIBRATION_LIMIT_S = 120.0
 _FIRST_KERNEL_LIMIT_S = 30.0
+_NOTHING_LIMIT_S = 15.0
 _LOG_BYTES = 4 * 2**20
 
 
@@ -140,7 +141,7 @@ def _watch_live(
             if consumer.state != told:
                 told = consumer.state
                 print(f"roofmon: {told}", file=sys.stderr)
-            if now - start > _FIRST_KERNEL_LIMIT_S:
+            if now - start > _NOTHING_LIMIT_S:
                 return
             continue
         busy = next((d.progress for d in snapshot.devices if d.progress), None)

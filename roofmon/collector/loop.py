@@ -16,6 +16,7 @@ from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.programs import Programs
 from roofmon.collector.rungs import ladder, nvidia_gpu_present
 from roofmon.collector.workers import Backoff, Process, start_process
+from roofmon.model.session import Progress
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import (
     VERSION,
@@ -24,6 +25,7 @@ from roofmon.stream.messages import (
     Hello,
     Keyframe,
     Message,
+    ProgressMessage,
     Roofs,
     Status,
     Tick,
@@ -51,6 +53,7 @@ class Collector:
         self._writer = writer
         self._interval_s = interval_s
         self._device = device
+        self._cpu = describe_cpu()
         self._demo_wanted = demo
         self._calibrate = calibrate
         self._log: IO[bytes] | int = sys.stderr.fileno()
@@ -77,7 +80,7 @@ class Collector:
             self._selector,
             self._kernels,
             self._host.notice,
-            describe_cpu().uuid,
+            self._cpu.uuid,
             lambda found: self._take(Describe(devices=[found])),
         )
         self._commands: Deframer[Command] = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
@@ -235,6 +238,11 @@ class Collector:
         arguments += ["--cached-only"] if not (self._calibrate or refresh) else []
         self._calibration = start_process("roofmon.calibration.worker", arguments, self._log)
         self._watch(self._calibration, self._calibration_ended)
+        # Told before the worker can, so that nobody takes the roofs for complete in the meantime.
+        starting = Progress(
+            task="calibration", device=self._cpu.uuid, done=0, total=1, text="starting"
+        )
+        self._host.take(ProgressMessage(progress=starting))
 
     def _calibration_ended(self, problem: str) -> None:
         self._calibration = None
