@@ -1,25 +1,25 @@
 """A calibration as a table for people and as JSON for programs: the same values in both."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from roofmon.calibration.listing import probe_rows
 from roofmon.calibration.manifest import Probe
 from roofmon.calibration.results import CalibrationResult
-from roofmon.model.roofline import Ceiling, Roofline, level_label, pipe_label
+from roofmon.model.roofline import Pipe, Roofline, level_label, pipe_label
 from roofmon.units import age, si, significant
 
 
 def calibration_table(result: CalibrationResult) -> Table:
     """Every measurement with median, 95 % interval, samples, clock and flags; then the ridge points."""
     ridges = " · ".join(
-        f"{pipe_label(ceiling.pipe)} at {significant(intensity)} FLOP/byte of {level_label(level)}"
-        for level, ceiling, intensity in _ridges(result.roofline)
-        if ceiling.pipe is not None
+        f"{pipe_label(pipe)} at {significant(intensity)} FLOP/byte of {level_label(level)}"
+        for level, pipe, intensity in _ridges(result.roofline)
     )
     since = age(time.time() - result.time_unix_s)
     caption = f"● roof   measured {since} ago in {result.seconds:.1f} s"
@@ -50,6 +50,10 @@ def calibration_table(result: CalibrationResult) -> Table:
 
 def calibration_json(result: CalibrationResult) -> dict[str, Any]:
     """The same as a value for JSON: SI units, and null for what is unknown."""
+    from roofmon.report.json import (
+        ceiling_document,  # brings numpy, which a list of probes does not need
+    )
+
     conditions = result.roofline.conditions
     return {
         "schema": "roofmon.calibration/1",
@@ -57,36 +61,16 @@ def calibration_json(result: CalibrationResult) -> dict[str, Any]:
         "mode": result.mode,
         "time_unix_s": result.time_unix_s,
         "seconds": result.seconds,
-        "conditions": None
-        if conditions is None
-        else {name: getattr(conditions, name) for name in conditions.__struct_fields__},
+        "conditions": msgspec.structs.asdict(conditions) if conditions else None,
         "measurements": [
-            {**ceiling_json(ceiling), "roof": result.is_roof(ceiling)}
+            {**ceiling_document(ceiling), "roof": result.is_roof(ceiling)}
             for ceiling in result.measurements
         ],
         "ridge_points": [
-            {"level": level, "pipe": _pipe_json(ceiling), "flop_per_byte": intensity}
-            for level, ceiling, intensity in _ridges(result.roofline)
+            {"level": level, "pipe": msgspec.structs.asdict(pipe), "flop_per_byte": intensity}
+            for level, pipe, intensity in _ridges(result.roofline)
         ],
         "failures": dict(result.failures),
-    }
-
-
-def ceiling_json(ceiling: Ceiling) -> dict[str, Any]:
-    """One ceiling: byte/s or FLOP/s, Hz, and `level` or `pipe` by its kind."""
-    where = {"level": ceiling.level} if ceiling.pipe is None else {"pipe": _pipe_json(ceiling)}
-    return {
-        "kind": ceiling.kind,
-        **where,
-        "value": ceiling.value,
-        "ci_low": ceiling.ci_low,
-        "ci_high": ceiling.ci_high,
-        "regime": ceiling.regime,
-        "n": ceiling.n,
-        "clock_hz": ceiling.clock_hz,
-        "probe": ceiling.probe,
-        "flags": list(ceiling.flags),
-        "time_unix_s": ceiling.time_unix_s,
     }
 
 
@@ -94,25 +78,20 @@ def probe_table(probes: Iterable[Probe]) -> Table:
     """The probes there are, for `roofmon calibrate --list`."""
     table = Table(box=None, pad_edge=False)
     for heading in ("probe", "roof", "what it does", "counts", "source"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")  # a source cut short could not be looked up
     for row in probe_rows(probes):
         keys = ("name", "roof", "title", "counts", "source")
         table.add_row(*(Text(str(row[key])) for key in keys))
     return table
 
 
-def _ridges(roofline: Roofline) -> list[tuple[str, Ceiling, float]]:
-    """(level, compute ceiling, FLOP/byte) for each pair of roofs."""
-    levels = [c.level for c in roofline.ceilings if c.level is not None]
+def _ridges(roofline: Roofline) -> list[tuple[str, Pipe, float]]:
+    """(level, pipe, FLOP/byte) for each pair of roofs."""
+    levels = [ceiling.level for ceiling in roofline.ceilings if ceiling.level is not None]
+    pipes = [ceiling.pipe for ceiling in roofline.ceilings if ceiling.pipe is not None]
     return [
-        (level, ceiling, intensity)
-        for ceiling in roofline.ceilings
-        if ceiling.pipe is not None
+        (level, pipe, intensity)
+        for pipe in pipes
         for level in levels
-        if (intensity := roofline.ridge(level, ceiling.pipe)) is not None
+        if (intensity := roofline.ridge(level, pipe)) is not None
     ]
-
-
-def _pipe_json(ceiling: Ceiling) -> Mapping[str, str] | None:
-    pipe = ceiling.pipe
-    return None if pipe is None else {"unit": pipe.unit, "precision": pipe.precision}

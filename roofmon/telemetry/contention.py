@@ -58,7 +58,8 @@ class ForeignLoad:
         return max(0.0, (now[1] - before[1]) / elapsed)
 
     def culprit(self) -> Culprit | None:
-        """The process with the most CPU time since this object was made; None if none had any."""
+        """The process with the most CPU time since this object was made; None if none had a tenth of a
+        core: then it was one that has ended, or that cannot be seen from here."""
         before, started = self._began
         elapsed = time.monotonic() - started
         worst = Culprit(0, "", 0.0)
@@ -66,7 +67,7 @@ class ForeignLoad:
             seconds = process.cpu_s - (before[key].cpu_s if key in before else 0.0)
             if process.pid not in self._exclude and seconds / elapsed > worst.cores:
                 worst = Culprit(process.pid, process.name, seconds / elapsed)
-        return worst if worst.cores > 0 else None
+        return worst if worst.cores >= 0.1 else None
 
     def _reading(self) -> tuple[float, float]:
         """(seconds of the monotonic clock, CPU seconds spent by others since boot)."""

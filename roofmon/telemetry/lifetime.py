@@ -29,8 +29,11 @@ class Lifetime:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)  # its number arrives through the pipe
+        parent = os.getppid()
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the kernel knew that we care
+            self._ended = "parent gone"
 
     @property
     def ended(self) -> str | None:

@@ -1,0 +1,109 @@
+"""Calibrations kept between runs: one JSON file for each set of conditions.
+
+Reading needs neither numpy nor a device, so that valid roofs are drawn at once. A cache that cannot be
+read or written costs one notice and nothing else.
+"""
+
+import hashlib
+import importlib.metadata
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roofmon.calibration.manifest import Probe, sources_hash
+from roofmon.calibration.results import CalibrationResult
+from roofmon.model.roofline import Conditions
+from roofmon.model.session import Notice
+from roofmon.resources import cache_dir, read_limited, write_private
+from roofmon.telemetry.host import Host
+from roofmon.units import clean
+
+Mode: TypeAlias = Literal["quick", "default", "thorough"]
+MODES: tuple[Mode, ...] = ("quick", "default", "thorough")
+
+_LIMIT = 2**20
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    conditions: Conditions
+    result: CalibrationResult
+
+
+def cpu_conditions(
+    host: Host, probes: Iterable[Probe], mode: Mode, scale: float = 1.0
+) -> Conditions:
+    """Under what a calibration of this CPU is valid. numpy's version stands for the BLAS it brings."""
+    chosen = probes_of_mode(probes, mode)
+    at_scale = "" if scale == 1.0 else f"×{scale:g}"
+    return Conditions(
+        device=host.uuid,
+        driver=f"numpy {importlib.metadata.version('numpy')}",
+        probes=f"{mode}{at_scale}-{sources_hash(chosen)}",
+        threads=host.cores,
+    )
+
+
+def probes_of_mode(probes: Iterable[Probe], mode: Mode) -> list[Probe]:
+    """The probes that a mode runs."""
+    return [probe for probe in probes if probe.quick or mode != "quick"]
+
+
+def load_best(
+    host: Host,
+    probes: Iterable[Probe],
+    mode: Mode = "default",
+    scale: float = 1.0,
+    notify: Callable[[Notice], None] = lambda notice: None,
+) -> CalibrationResult | None:
+    """The best valid calibration that is at least as thorough as `mode`."""
+    chosen = list(probes)
+    for better in reversed(MODES[MODES.index(mode) :]):
+        if result := load_cached(cpu_conditions(host, chosen, better, scale), notify):
+            return result
+    return None
+
+
+def load_cached(
+    conditions: Conditions, notify: Callable[[Notice], None] = lambda notice: None
+) -> CalibrationResult | None:
+    """The calibration kept for exactly these conditions; a broken file is told and ignored."""
+    path = cache_path(conditions)
+    try:
+        entry = msgspec.json.decode(read_limited(path, _LIMIT), type=_Entry)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        notify(_notice(f"the calibration kept in {path} cannot be read", error))
+        return None
+    return entry.result if entry.conditions == conditions else None
+
+
+def store(
+    conditions: Conditions,
+    result: CalibrationResult,
+    notify: Callable[[Notice], None] = lambda notice: None,
+) -> None:
+    """Keep a calibration, unless something spoiled it."""
+    if not result.worth_keeping:
+        return
+    path = cache_path(conditions)
+    try:
+        write_private(path, msgspec.json.encode(_Entry(conditions, result)))
+    except OSError as error:
+        notify(_notice(f"the calibration cannot be kept in {path}", error))
+
+
+def cache_path(conditions: Conditions) -> Path:
+    """The file for these conditions."""
+    key = hashlib.sha256(msgspec.json.encode(conditions)).hexdigest()[:24]
+    return cache_dir() / "calibration" / f"{key}.json"
+
+
+def _notice(what: str, error: Exception) -> Notice:
+    return Notice(
+        severity="warning",
+        what=clean(f"{what}: {error}"),
+        fix="the roofs are measured anew each time; remove the file or give write permission",
+    )

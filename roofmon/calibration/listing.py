@@ -1,0 +1,36 @@
+"""The probes as rows for people and programs, without running or importing anything that could."""
+
+from collections.abc import Iterable
+
+from roofmon.calibration.manifest import Probe
+from roofmon.model.roofline import level_label, pipe_label
+
+
+def probe_rows(probes: Iterable[Probe]) -> list[dict[str, object]]:
+    """One row a probe: what it measures, what counts, where the definition comes from."""
+    return [
+        {
+            "name": probe.name,
+            "title": probe.title,
+            "kind": probe.kind,
+            "roof": roof_name(probe),
+            "is_roof": probe.roof,
+            "counts": work_per_element(probe),
+            "backend": probe.backend,
+            "quick": probe.quick,
+            "source": probe.source,
+        }
+        for probe in probes
+    ]
+
+
+def roof_name(probe: Probe) -> str:
+    """The roof that the probe measures: `DRAM`, `fp32`."""
+    return pipe_label(probe.pipe) if probe.pipe else level_label(probe.level or "")
+
+
+def work_per_element(probe: Probe) -> str:
+    """What one unit of work counts as: `24 byte/element`, `2*m*n*k FLOP`."""
+    if probe.kind == "bandwidth":
+        return f"{probe.bytes_per_element} byte/element"
+    return f"{probe.flops} FLOP"

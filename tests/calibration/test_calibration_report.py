@@ -1,0 +1,98 @@
+import io
+import json
+import time
+
+from rich.console import Console
+
+from roofmon.calibration.manifest import load_probes
+from roofmon.calibration.results import CalibrationResult
+from roofmon.model.roofline import Ceiling, Conditions, Pipe, Roofline
+from roofmon.report.calibration import calibration_json, calibration_table, probe_table
+
+DRAM = Ceiling(
+    kind="bandwidth",
+    value=40e9,
+    ci_low=39e9,
+    ci_high=41e9,
+    regime="sustained",
+    n=25,
+    probe="axpy",
+    level="dram",
+    clock_hz=3.5e9,
+)
+COPY = Ceiling(
+    kind="bandwidth",
+    value=30e9,
+    ci_low=29e9,
+    ci_high=31e9,
+    regime="sustained",
+    n=25,
+    probe="copy",
+    level="dram",
+    flags=("not-converged", "contended"),
+)
+FP64 = Ceiling(
+    kind="compute",
+    value=80e9,
+    ci_low=79e9,
+    ci_high=81e9,
+    regime="gemm",
+    n=11,
+    probe="gemm-fp64",
+    pipe=Pipe("vector", "fp64"),
+)
+RESULT = CalibrationResult(
+    device="cpu-0",
+    mode="default",
+    roofline=Roofline(ceilings=(DRAM, FP64), conditions=Conditions(device="cpu-0", threads=2)),
+    measurements=(COPY, DRAM, FP64),
+    failures={"llc-axpy": "the system does not tell the size of the last-level cache"},
+    time_unix_s=time.time() - 7200,
+    seconds=6.5,
+)
+
+
+def rendered(table: object) -> str:
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_shows_every_measurement_and_marks_the_roofs() -> None:
+    lines = rendered(calibration_table(RESULT)).splitlines()
+    (copy,) = [line for line in lines if "copy" in line]
+    (axpy,) = [line for line in lines if " axpy" in line]
+    assert "30.0 GB/s" in copy
+    assert "29.0G … 31.0G" in copy
+    assert "not-converged, contended" in copy
+    assert "n/a" in copy  # its clock
+    assert "●" not in copy
+    assert axpy.startswith("●")
+    assert "3.50 GHz" in axpy
+    text = " ".join(lines)
+    assert "measured 2 h ago in 6.5 s" in text
+    assert "fp64 at 2.00 FLOP/byte of DRAM" in text  # 80 GFLOP/s over 40 GB/s
+    assert "llc-axpy: the system does not tell" in text
+
+
+def test_the_json_has_the_same_values_and_null_for_the_unknown() -> None:
+    value = json.loads(json.dumps(calibration_json(RESULT)))
+    assert value["schema"] == "roofmon.calibration/1"
+    copy, axpy, fp64 = value["measurements"]
+    assert (copy["value"], copy["ci_low"], copy["ci_high"], copy["n"]) == (30e9, 29e9, 31e9, 25)
+    assert copy["clock_hz"] is None
+    assert [m["roof"] for m in (copy, axpy, fp64)] == [False, True, True]
+    assert (axpy["level"], fp64["pipe"]) == ("dram", {"unit": "vector", "precision": "fp64"})
+    assert value["ridge_points"] == [
+        {"level": "dram", "pipe": {"unit": "vector", "precision": "fp64"}, "flop_per_byte": 2.0}
+    ]
+    assert value["conditions"]["threads"] == 2
+    assert value["conditions"]["ecc"] is None
+    assert list(value["failures"]) == ["llc-axpy"]
+
+
+def test_the_list_names_every_probe() -> None:
+    text = rendered(probe_table(load_probes()[0]))
+    for probe in load_probes()[0]:
+        assert probe.name in text
