@@ -21,13 +21,13 @@ from roofmon.calibration.lock import device_lock
 from roofmon.calibration.manifest import Probe, load_probes
 from roofmon.calibration.results import CalibrationResult
 from roofmon.errors import ExitCode, RoofmonError
+from roofmon.lifetime import Lifetime
 from roofmon.model.session import Notice, Progress
 from roofmon.resources import log_path, write_private
 from roofmon.stream.messages import Message, NoticeMessage, ProgressMessage, Roofs
 from roofmon.stream.writer import MessageWriter, private_output
 from roofmon.telemetry.contention import ForeignLoad, own_family
 from roofmon.telemetry.host import ASSUMED_LLC_BYTES, read_host
-from roofmon.telemetry.lifetime import Lifetime
 from roofmon.units import mebibytes
 
 _LAST_WORDS_S = 0.1  # for the work to notice that it should stop, before the process ends anyway

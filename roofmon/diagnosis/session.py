@@ -10,6 +10,7 @@ from roofmon.model.position import locate
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import Column
 from roofmon.units import age, duration
+from roofmon.view.facts import how_to_measure
 
 
 def live(snapshot: Snapshot) -> Finding:
@@ -48,7 +49,7 @@ def roofs(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
             status="unknown",
             title="roofs are being measured" if measuring else "no roofs are measured",
             evidence=f"{name}: {measuring.done} of {measuring.total} probes" if measuring else name,
-            advice="" if measuring else "roofmon calibrate measures them",
+            advice="" if measuring else how_to_measure(device),
             device=uuid,
         )
         return

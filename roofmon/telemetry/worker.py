@@ -7,12 +7,12 @@ import argparse
 import sys
 import time
 
+from roofmon.lifetime import Lifetime
 from roofmon.resources import log_path
 from roofmon.stream.messages import Describe, Tick
 from roofmon.stream.writer import MessageWriter, private_output
 from roofmon.telemetry.cpu import CpuSampler
 from roofmon.telemetry.host import describe_cpu, read_host
-from roofmon.telemetry.lifetime import Lifetime
 
 
 def main(arguments: list[str] | None = None) -> int:

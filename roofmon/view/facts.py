@@ -4,6 +4,7 @@ import numpy as np
 
 from roofmon.model.position import Positions
 from roofmon.model.roofline import Ceiling, Pipe
+from roofmon.model.snapshot import Device
 from roofmon.model.table import Column, KernelTable
 from roofmon.units import si, significant
 
@@ -17,6 +18,13 @@ def missing_work(table: KernelTable, row: int) -> list[str]:
         for name, chosen in (("FLOPs", table.flops), ("bytes", table.bytes))
         if not any(np.isfinite(c.values[row]) for c in chosen.values())
     ]
+
+
+def how_to_measure(device: Device) -> str:
+    """What gives a device without roofs some."""
+    if device.description.kind == "cuda":
+        return "this version does not measure the roofs of a GPU yet"
+    return "roofmon calibrate measures them"
 
 
 def is_over_roof(positions: Positions, row: int) -> bool:

@@ -8,7 +8,7 @@ from roofmon.chart.window import auto_window, zoom
 from roofmon.compare import places
 from roofmon.model.position import KernelClass
 from roofmon.model.roofline import LEVELS, Ceiling, Pipe, Roofline, launch_limited_flops
-from roofmon.view.facts import main_pipe
+from roofmon.view.facts import how_to_measure, main_pipe
 from roofmon.view.state import View
 
 _CLASS_ROLE = {
@@ -49,7 +49,7 @@ def _message(view: View) -> str | None:
     progress = view.device.progress
     if progress is not None:
         return f"{progress.task} {progress.done}/{progress.total}: {progress.text}"
-    return "no roofs are measured yet: roofmon calibrate measures them"
+    return f"no roofs: {how_to_measure(view.device)}"
 
 
 def _roofs(view: View) -> tuple[Roof, ...]:

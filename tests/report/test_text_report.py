@@ -116,7 +116,7 @@ def test_why_a_kernel_is_not_on_the_chart() -> None:
     [
         (snapshot(devices=[]), "no device yet"),
         (snapshot(), "no kernels yet"),
-        (snapshot(Kernel("a"), devices=[device(NO_ROOFS)]), "no roofs are measured yet"),
+        (snapshot(Kernel("a"), devices=[device(NO_ROOFS)]), "no roofs: roofmon calibrate"),
         (snapshot(Kernel("a", bytes={"dram": 1e9})), "FLOPs unknown"),
         (snapshot(Kernel("a", flops={"vector/fp32": 1e9})), "bytes unknown"),
         (snapshot(Kernel("a"), stale="the collector died"), "not live: the collector died"),

@@ -1,4 +1,4 @@
-"""When a worker process has to end: its stdin closes, a signal asks for it, or its parent is gone.
+"""When a child process has to end: its stdin closes, a signal asks for it, or its parent is gone.
 
 The main thread of a worker waits here while the work runs in another one, so that it ends within
 milliseconds even while a library call keeps that other thread busy.
@@ -15,6 +15,17 @@ _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def die_with_parent() -> bool:
+    """Ask the kernel for SIGTERM when the parent dies, however it dies; False if it is gone already.
+
+    To the kernel the parent is the thread that started us: start children from threads that stay.
+    """
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    return os.getppid() == parent
+
+
 class Lifetime:
     """The life of a worker. To be made in the main thread, before anything slow.
 
@@ -29,10 +40,7 @@ class Lifetime:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)  # its number arrives through the pipe
-        parent = os.getppid()
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the kernel knew that we care
+        if not die_with_parent():
             self._ended = "parent gone"
 
     @property
