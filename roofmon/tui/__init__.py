@@ -1,0 +1,1 @@
+"""The screen: consumes the stream and shows it. The only package that imports textual."""

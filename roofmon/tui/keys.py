@@ -1,0 +1,182 @@
+"""What each action does, and how a pressed key finds its action."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual.events import Key
+
+from roofmon.actions import RESERVED
+from roofmon.tui.arrangement import PANELS, PanelName
+from roofmon.tui.names import clock_time, device_label
+from roofmon.tui.screens.base import RoofScreen
+from roofmon.tui.screens.drilldown import DrillDown
+from roofmon.tui.screens.finder import FinderScreen
+from roofmon.tui.screens.help import HelpScreen
+from roofmon.tui.screens.main import MainScreen
+
+if TYPE_CHECKING:
+    from roofmon.tui.app import RoofmonApp
+
+_FIND = "ctrl+p"
+_DEAF = "the collector cannot be reached now"
+
+
+def press(app: "RoofmonApp", event: Key) -> None:
+    """Do what a key means on the present screen."""
+    if event.key == RESERVED:
+        app.leave()
+        return
+    # A character is known by what it types, whatever the layout; textual's name is `full_stop` for `.`.
+    typed = event.is_printable and event.character != " "
+    key = (event.character if typed else None) or event.key
+    if app.choices.said:
+        app.choose(replace(app.choices, said=""))
+    screen = app.screen
+    if isinstance(screen, RoofScreen) and screen.typed(event.key, event.character):
+        return
+    if app.choices.question:
+        _answer(app, key)
+    elif app.choices.typing is not None:
+        _type(app, event)
+    elif (action := app.action_of(key)) is not None:
+        act(app, action)
+    elif key == _FIND:
+        _find(app)
+
+
+def act(app: "RoofmonApp", action: str) -> None:
+    """Do an action by its id."""
+    screen = app.screen
+    if isinstance(screen, RoofScreen) and screen.act(action):
+        return
+    match action:
+        case "quit":
+            app.leave()
+        case "help":
+            app.push_screen(HelpScreen(app.palette, app.frame, app.keymap), app.rebuild)
+        case "theme":
+            _next_theme(app)
+        case "pause":
+            _pause(app)
+        case _ if isinstance(screen, MainScreen):
+            _act_on_main(app, screen, action)
+
+
+def _act_on_main(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
+    choices = app.choices
+    match action:
+        case "back":
+            _back(app)
+        case "full-screen":
+            app.choose(replace(choices, full=not choices.full))
+        case "next-panel" | "previous-panel":
+            step = 1 if action == "next-panel" else -1
+            at = (PANELS.index(choices.focus) + step) % len(PANELS)
+            app.choose(replace(choices, focus=PANELS[at]))
+        case "panel-chart" | "panel-kernels" | "panel-checklist" | "panel-device":
+            name: PanelName = next(p for p in PANELS if action == f"panel-{p}")
+            app.choose(replace(choices, focus=name))
+        case _ if app.frame.view is None:
+            app.say("nothing to show yet: the collector is starting")
+        case _:
+            _act_on_view(app, screen, action)
+
+
+def _act_on_view(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
+    from roofmon.tui.moves import next_state
+
+    view = app.frame.view
+    assert view is not None
+    state = view.state
+    match action:
+        case "drill" if view.selected is not None:
+            # The page stays with its kernel, also where the selection follows the top of the table.
+            app.look(replace(state, selected=view.selected))
+            app.push_screen(DrillDown(app.palette, app.frame), app.rebuild)
+        case "filter":
+            app.choose(replace(app.choices, typing=state.filter))
+        case "baseline":
+            app.look(replace(state, baseline=view.snapshot))
+            moment = clock_time(view.snapshot.time_unix_ns)
+            app.say(f"baseline kept at {moment}: d shows what changed")
+        case "difference" if state.baseline is None:
+            app.say("no baseline yet: b keeps the present state as one")
+        case "difference":
+            # Both tables have these columns; a sort by another one ends with its table.
+            sort = state.sort if state.sort in ("kernel", "time", "fraction") else "time"
+            app.look(replace(state, difference=not state.difference, sort=sort))
+        case "reset":
+            app.say("statistics begin anew" if app.send("reset") else _DEAF)
+        case "calibrate" if view.device is not None:
+            name = device_label(view.device.description)
+            question = f"measure the roofs of {name} again? It will be busy"
+            app.choose(replace(app.choices, question=question))
+        case _:
+            moved = next_state(action, view, screen.table.columns(), screen.table.page)
+            if moved is not None:
+                app.look(moved)
+
+
+def _next_theme(app: "RoofmonApp") -> None:
+    names = sorted(app.themes)
+    following = names[(names.index(app.palette.theme.name) + 1) % len(names)]
+    app.recolour(app.themes[following])
+    app.say(f"theme {following}")
+
+
+def _pause(app: "RoofmonApp") -> None:
+    paused = not app.choices.paused
+    app.choose(replace(app.choices, paused=paused))
+    app.send("pause" if paused else "resume")
+    app.take()
+
+
+def _back(app: "RoofmonApp") -> None:
+    """Undo the last thing that stands in the way; never ends the program."""
+    view = app.frame.view
+    if app.notices.dismiss():
+        app.rebuild()
+    elif app.choices.full:
+        app.choose(replace(app.choices, full=False))
+    elif view is not None and view.state.filter:
+        app.look(replace(view.state, filter=""))
+
+
+def _answer(app: "RoofmonApp", key: str) -> None:
+    app.choose(replace(app.choices, question=""))
+    if key in ("y", "Y"):
+        app.say("measuring again" if app.send("calibrate") else _DEAF)
+    elif key in ("n", "N", "escape"):
+        app.say("left as it is")
+    elif app.action_of(key) == "quit":
+        app.leave()
+
+
+def _type(app: "RoofmonApp", event: Key) -> None:
+    """One key of the filter being typed; it works from the first character on."""
+    text = app.choices.typing or ""
+    typing: str | None
+    match event.key:
+        case "enter":
+            typing = None
+        case "escape":
+            text, typing = "", None
+        case "backspace":
+            text = typing = text[:-1]
+        case "ctrl+u":
+            text = typing = ""
+        case _ if event.character and event.is_printable:
+            text = typing = text + event.character
+        case _:
+            return
+    app.choices = replace(app.choices, typing=typing)
+    if app.view_state is not None:
+        app.view_state = replace(app.view_state, filter=text)
+    app.rebuild()
+
+
+def _find(app: "RoofmonApp") -> None:
+    def chosen(action: str) -> None:
+        app.call_later(act, app, action)
+
+    app.push_screen(FinderScreen(app.palette, app.frame, app.keymap, chosen), app.rebuild)

@@ -1,0 +1,97 @@
+"""A picture of the screen as SVG, drawn by the program itself without a terminal."""
+
+import asyncio
+import html
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from roofmon.config import Config
+from roofmon.errors import RoofmonError
+from roofmon.resources import write_private
+from roofmon.tui.app import RoofmonApp
+from roofmon.tui.feed import ConsumerFactory
+from roofmon.tui.run import make_app
+
+_LIMIT_S = 180.0
+_TEXT = re.compile(
+    r'(<text [^>]*\bx=")([\d.]+)("[^>]*\btextLength=")([\d.]+)("[^>]*>)([^<]*)</text>'
+)
+_RUNS = re.compile(r"[\x00-\x7f\xa0]+|[^\x00-\x7f\xa0]+")
+
+
+def save_picture(
+    consumer: ConsumerFactory,
+    config: Config,
+    path: Path,
+    size: tuple[int, int] = (120, 36),
+    *,
+    seconds: float = 5.0,
+    keys: Sequence[str] = (),
+    title: str = "",
+) -> None:
+    """Run the screen headless and save what it shows to `path`.
+
+    The picture is taken `seconds` after the roofs are measured and a first kernel has run, and after
+    `keys` (named as in the settings) were pressed. Raises RoofmonError when nothing to show comes within
+    three minutes or the file cannot be written.
+    """
+    app = make_app(consumer, config, title=title)
+    try:
+        picture = asyncio.run(_draw(app, size, seconds, keys))
+    finally:
+        app.feed.close()
+    try:
+        write_private(path, picture.encode())
+    except OSError as error:
+        what = f"the picture cannot be written to {path}: {error.strerror}"
+        raise RoofmonError(what, "name another file") from None
+
+
+async def _draw(app: RoofmonApp, size: tuple[int, int], seconds: float, keys: Sequence[str]) -> str:
+    async with app.run_test(size=size) as pilot:
+        end = time.monotonic() + _LIMIT_S
+        while not _has_something(app):
+            if time.monotonic() > end:
+                raise RoofmonError("nothing came that could be drawn", "see the log")
+            await pilot.pause(0.2)
+        await pilot.pause(seconds)
+        await pilot.press(*keys)
+        await pilot.pause(0.2)
+        return _in_place(app.export_screenshot(title="roofmon"))
+
+
+def _in_place(svg: str) -> str:
+    """`svg` with every run of characters beyond ASCII as a text of its own.
+
+    Fonts of the width of a cell rarely have ① or ▸; a viewer takes them from another font, and would
+    stretch or squeeze the rest of the line to make up for their width.
+    """
+    return _TEXT.sub(_split, svg)
+
+
+def _split(match: re.Match[str]) -> str:
+    before, x, middle, length, after, content = match.groups()
+    text = html.unescape(content)
+    cell = float(length) / max(1, cell_len(text))
+    pieces, at = [], float(x)
+    for run in _RUNS.findall(text):
+        width = cell_len(run) * cell
+        # As the exporter writes it: plain spaces would be collapsed.
+        written = html.escape(run).replace(" ", "&#160;").replace("\xa0", "&#160;")
+        pieces.append(f"{before}{at:g}{middle}{width:g}{after}{written}</text>")
+        at += width
+    return "".join(pieces)
+
+
+def _has_something(app: RoofmonApp) -> bool:
+    view = app.frame.view
+    return (
+        view is not None
+        and len(view.table) > 0
+        and view.device is not None
+        and view.device.progress is None
+    )

@@ -1,0 +1,251 @@
+"""The drill-down: all that is known about the selected kernel, live."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from roofmon.tui.frame import Frame
+from roofmon.tui.names import device_label, kernel_mark
+from roofmon.tui.screens.pages import PageScreen
+from roofmon.tui.strips import Line, Piece, fitted, sparkline, spread, wrapped
+from roofmon.tui.widgets.checklist_panel import MARKS
+from roofmon.units import NOT_AVAILABLE, duration, percent, si, significant
+
+if TYPE_CHECKING:
+    from roofmon.model.kernel import KernelDescription
+    from roofmon.model.roofline import Ceiling
+    from roofmon.model.work import Quantity, WorkKind
+    from roofmon.view import View
+
+_SPARK_WIDTH = 48
+_INDENT = " " * 15
+
+
+class DrillDown(PageScreen):
+    """Position, work, time, checklist and variants of one kernel."""
+
+    def page(self, frame: Frame, width: int) -> Sequence[Line]:
+        """The page of the kernel selected in the frame."""
+        view = frame.view
+        if view is None or view.selected_row is None:
+            return [(), [("  the kernel is gone", "warning")]]
+        row = view.selected_row
+        return [
+            *_identity(view, row, width, self.palette.unicode),
+            (),
+            *_position(view, row),
+            (),
+            *_work(view, row, width),
+            (),
+            *_time(view, row),
+            (),
+            *_checklist(frame, width),
+            *_variants(view, row, width),
+        ]
+
+
+def _identity(view: "View", row: int, width: int, unicode: bool) -> Iterator[Line]:
+    kernel = view.table.descriptions[row]
+    where = [device_label(view.device.description)] if view.device else []
+    if kernel.process or kernel.pid:
+        where.append(f"{kernel.process} {kernel.pid}".strip())
+    mark = kernel_mark(view, row, unicode)
+    right = f"{' · '.join(where)} "
+    title = f" {mark + ' ' if mark else ''}{kernel.name}"
+    title = fitted(title, max(10, min(len(title) + 2, width - len(right) - 2)))
+    yield spread([(title, "title")], [(right, "muted")], width)
+    if kernel.full_name and kernel.full_name != kernel.name:
+        yield from wrapped(kernel.full_name, width - 2, "muted", "   ", " ")
+    facts = _launch_facts(kernel)
+    if facts:
+        yield [(f" {' · '.join(facts)}", "")]
+
+
+def _launch_facts(kernel: "KernelDescription") -> list[str]:
+    facts = []
+    if kernel.grid and kernel.block:
+        grid, block = ("×".join(map(str, size)) for size in (kernel.grid, kernel.block))
+        facts.append(f"{grid} blocks of {block}")
+    if kernel.kind != "kernel":
+        facts.append(f"{kernel.kind} of the program" if kernel.kind == "region" else kernel.kind)
+    if kernel.registers is not None:
+        facts.append(f"{kernel.registers} registers")
+    if kernel.shared_bytes is not None:
+        facts.append(f"{si(kernel.shared_bytes, 'B')} shared")
+    if kernel.occupancy is not None:
+        limiter = f" ({kernel.occupancy_limiter})" if kernel.occupancy_limiter else ""
+        facts.append(f"occupancy {percent(kernel.occupancy)} in theory{limiter}")
+    return facts
+
+
+def _heading(name: str, rest: str) -> Line:
+    return [(f" {name:<14}", "title"), (rest, "muted")]
+
+
+def _position(view: "View", row: int) -> Iterator[Line]:
+    columns = (
+        f"{'intensity':<20}{'achieved':<16}{'roof it meets':<24}{'of roof':>8}{'headroom':>10}"
+    )
+    yield _heading("POSITION", columns)
+    from roofmon.model.roofline import NO_ROOFS, Pipe, level_label, pipe_label
+
+    roofline = view.device.roofline if view.device else NO_ROOFS
+    seconds = float(view.table.typical_ns[row]) / 1e9
+    binding = view.positions.roof_of(row)
+    found = False
+    for level, position in view.positions.levels.items():
+        achieved = float(position.achieved[row])
+        if math.isnan(achieved):
+            continue
+        found = True
+        chosen = view.table.bytes[level]
+        counts = chosen.columns[chosen.source[row]].counts
+        intensity = f"{significant(float(position.intensity[row]))} FLOP/byte"
+        roof = roofline.bandwidth(level, counts)
+        yield _met(level_label(level), intensity, achieved, "B/s", roof, binding)
+    for key, chosen in view.table.flops.items():
+        amount = float(chosen.values[row])
+        if math.isnan(amount):
+            continue
+        found = True
+        pipe = Pipe.parse(key)
+        roof = roofline.compute(pipe)
+        yield _met(pipe_label(pipe), "", amount / seconds, "FLOP/s", roof, binding)
+    if not found:
+        yield [(f"{_INDENT}{NOT_AVAILABLE}: neither its FLOPs nor its bytes are known", "unknown")]
+
+
+def _met(
+    name: str,
+    intensity: str,
+    achieved: float,
+    unit: str,
+    roof: "Ceiling | None",
+    binding: "Ceiling | None",
+) -> Line:
+    """One roof and how close the kernel comes to it."""
+    rate = si(achieved, unit)
+    pieces: list[Piece] = [(f"   {name:<12}", ""), (f"{intensity:<20}{rate:<16}", "")]
+    if roof is None:
+        return [*pieces, ("no roof is measured", "muted")]
+    share = achieved / roof.value
+    meets = f"{roof.name} {si(roof.value, unit)}"
+    room = f"{significant(1 / share, 2)}×" if share > 0 else NOT_AVAILABLE
+    role = "accent" if roof == binding else ""
+    pieces.append((f"{meets:<24}{percent(share):>8}{room:>10}", role))
+    return [*pieces, ("  binds", "accent")] if roof == binding else pieces
+
+
+def _work(view: "View", row: int, width: int) -> Iterator[Line]:
+    yield _heading("WORK", f"{'per launch':<36}source")
+    from roofmon.model.roofline import Pipe, level_label, pipe_label
+
+    table = view.table
+    known = False
+    for level in table.bytes:
+        quantities = table.quantities("bytes", level, row)
+        if quantities:
+            known = True
+            yield _quantity(f"bytes {level_label(level)}", quantities, "B", width)
+    for key in table.flops:
+        quantities = table.quantities("flops", key, row)
+        if quantities:
+            known = True
+            yield _quantity(f"FLOPs {pipe_label(Pipe.parse(key))}", quantities, "FLOP", width)
+    kinds: tuple[WorkKind, ...] = ("flops", "bytes")
+    for kind in kinds:
+        chosen = table.flops if kind == "flops" else table.bytes
+        if not any(c.source[row] >= 0 for c in chosen.values()):
+            reason = table.descriptions[row].reasons.get(kind, "no source knows them")
+            name = "FLOPs" if kind == "flops" else "bytes"
+            yield [(f"   {name:<12}", ""), (f"{NOT_AVAILABLE}: {reason}", "unknown")]
+    if not known:
+        yield [(_INDENT, ""), ("declare them: region(name, flops=…, bytes=…)", "accent")]
+
+
+def _quantity(name: str, quantities: "list[Quantity]", unit: str, width: int) -> Line:
+    best, *others = quantities
+    text = _amount(best, unit)
+    also = ", ".join(f"{q.provenance.value} {_amount(q, unit)}" for q in others)
+    return [
+        (f"   {name:<20}", ""),
+        (f"{text:<28}", ""),
+        (best.provenance.value, "accent"),
+        (f"   ({also})" if also else "", "muted"),
+    ]
+
+
+def _amount(quantity: "Quantity", unit: str) -> str:
+    bound = "≤ " if quantity.upper_bound else ""
+    error = f" ± {percent(quantity.rel_error)}" if quantity.rel_error is not None else ""
+    return f"{bound}{si(quantity.value, unit, 4)}{error}"
+
+
+def _time(view: "View", row: int) -> Iterator[Line]:
+    from roofmon.model.table import Column
+
+    def stat(column: "Column") -> float:
+        return float(view.table.column(column)[row])
+
+    share = percent(float(view.table.time_share[row]))
+    launches = stat(Column.LAUNCHES)
+    count = f"{launches:,.0f}" if math.isfinite(launches) else NOT_AVAILABLE
+    low, high = duration(stat(Column.P05_NS)), duration(stat(Column.P95_NS))
+    yield [
+        (" TIME          ", "title"),
+        (f"{duration(stat(Column.MEDIAN_NS))} median", "title"),
+        (f"  {low}–{high} (p05–p95)  variation {percent(stat(Column.CV))}", ""),
+        (f"  {count} launches  {share} of the time", ""),
+    ]
+    kernel = view.table.descriptions[row].id
+    bins, counts = view.snapshot.histograms.of(kernel)
+    if len(bins):
+        least, most = duration(stat(Column.MIN_NS)), duration(stat(Column.MAX_NS))
+        shape = sparkline(_buckets(bins.tolist(), counts.tolist()))
+        yield [(_INDENT, ""), (f"{least} ", "muted"), (shape, "bar"), (f" {most}", "muted")]
+    gap = stat(Column.GAP_NS)
+    if math.isfinite(gap):
+        yield [(f"{_INDENT}gap before each {duration(gap)}", "")]
+
+
+def _buckets(bins: list[int], counts: list[int]) -> list[float]:
+    """Launches over equal steps of the logarithm of time, at most _SPARK_WIDTH of them."""
+    first, last = bins[0], bins[-1]
+    step = -(-(last - first + 1) // _SPARK_WIDTH)
+    heights = [0.0] * ((last - first) // step + 1)
+    for at, count in zip(bins, counts, strict=True):
+        heights[(at - first) // step] += count
+    return heights
+
+
+def _checklist(frame: Frame, width: int) -> Iterator[Line]:
+    yield [(" CHECKLIST", "title")]
+    for finding in frame.findings:
+        mark, role = MARKS[finding.status]
+        text = f"{finding.title}: {finding.evidence}" if finding.evidence else finding.title
+        first, *more = wrapped(text, width - 6, "", "")
+        yield [(f"   {mark} ", role), *first]
+        for line in more:
+            yield [("     ", ""), *line]
+        if finding.advice and finding.status != "pass":
+            yield from wrapped(finding.advice, width - 2, "accent", "       ", "     → ")
+
+
+def _variants(view: "View", row: int, width: int) -> Iterator[Line]:
+    from roofmon.model.table import Column
+
+    mine = view.table.descriptions[row]
+    same = [i for i, d in enumerate(view.table.descriptions) if d.name == mine.name]
+    if len(same) < 2:
+        return
+    yield ()
+    yield _heading("VARIANTS", "of the same name")
+    launches, medians = (view.table.column(c) for c in (Column.LAUNCHES, Column.MEDIAN_NS))
+    for i in sorted(same, key=lambda i: -float(view.table.column(Column.TOTAL_NS)[i]))[:20]:
+        kernel = view.table.descriptions[i]
+        shape = "×".join(map(str, kernel.grid)) if kernel.grid else f"pid {kernel.pid}"
+        here = "  this one" if i == row else ""
+        text = (
+            f"   {shape:<24}{duration(float(medians[i])):>10}{float(launches[i]):>12,.0f} launches"
+        )
+        yield [(fitted(text, min(width, 64)).rstrip(), ""), (here, "accent")]

@@ -1,0 +1,60 @@
+"""The help: every key, from the registry of actions, and what the signs on the screen mean."""
+
+from collections.abc import Mapping, Sequence
+
+from roofmon.actions import ACTIONS, key_label
+from roofmon.tui.frame import Frame
+from roofmon.tui.palette import Palette
+from roofmon.tui.screens.pages import PageScreen
+from roofmon.tui.strips import Line, wrapped
+
+_MEANINGS = (
+    ("①", "point.memory", "a kernel on the chart, numbered as in the table; up is faster, right is more "
+     "FLOPs for each byte"),
+    ("╱", "roof.memory", "the slanted roofs are memory bandwidths, the flat ones pipes, all measured on "
+     "this device; a kernel can be below its roof, not above"),
+    ("of roof", "", "what a kernel achieves of the roof that binds it; 50 % means that it could run in "
+     "half the time"),
+    ("memory", "point.memory", "limited by bytes: move fewer, or reuse them"),
+    ("compute", "point.compute", "limited by FLOPs: use a faster pipe, or do fewer"),
+    ("latency", "point.latency", "under half of every roof: launches, waiting or too little parallel "
+     "work"),
+    ("unknown", "point.unknown", "its FLOPs or its bytes are not known, so it has no place on the chart"),
+    ("✗ ? ✓", "", "a check failed, cannot be told, or passed"),
+    ("≤", "", "an upper bound: a counter of instructions that can only overstate the FLOPs"),
+    (">", "error", "over its roof by more than both intervals explain: one of the numbers is wrong"),
+    ("n/a", "", "not available; the drill-down says why"),
+    ("↳", "", "runs inside another row's region, whose time contains it"),
+    ("▲ ▼ = ~", "", "against the baseline: faster, slower, the same, cannot be told"),
+)  # fmt: skip
+
+
+class HelpScreen(PageScreen):
+    """Keys and meanings."""
+
+    def __init__(
+        self, palette: Palette, frame: Frame, keymap: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        super().__init__(palette, frame)
+        self._keymap = keymap
+
+    def page(self, frame: Frame, width: int) -> Sequence[Line]:
+        """All lines."""
+        lines: list[Line] = [[(" KEYS", "title")]]
+        for action in ACTIONS:
+            keys = " ".join(key_label(key) for key in self._keymap.get(action.id, ()))
+            lines.append([(f"   {keys or '–':<14}", "key"), (action.description, "")])
+        lines += [
+            [("   Ctrl-P        ", "key"), ("Find an action by its name", "")],
+            [("   Ctrl-C        ", "key"), ("End roofmon, whatever it is doing", "")],
+            (),
+            [(" WHAT THE SCREEN MEANS", "title")],
+        ]
+        for sign, role, meaning in _MEANINGS:
+            first, *more = wrapped(meaning, width - 18, "")
+            lines += [[(f"   {sign:<14}", role), *first], *([(" " * 17, ""), *m] for m in more)]
+        return lines
+
+    def act(self, action: str) -> bool:
+        """`?` closes what it opened."""
+        return super().act("back" if action == "help" else action)

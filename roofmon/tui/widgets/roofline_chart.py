@@ -1,0 +1,51 @@
+"""The roofline chart. It is drawn anew only when what it shows moved by a cell."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from roofmon.tui.arrangement import PanelName
+from roofmon.tui.frame import Frame
+from roofmon.tui.names import level_shown
+from roofmon.tui.strips import Line
+from roofmon.tui.widgets.panel import Panel
+
+
+class RooflineChart(Panel):
+    """Roofs and kernels of the device shown."""
+
+    panel: ClassVar[PanelName] = "chart"
+    _key: Hashable = None
+    _canvas: Sequence[Line] = ()
+    _placeless = 0
+
+    def title(self, frame: Frame) -> str:
+        """The level that intensities are of."""
+        if frame.view is None:
+            return "roofline"
+        stale = "STALE · " if frame.state else ""
+        return f"roofline ─ {stale}{level_shown(frame.view)}"
+
+    def note(self, frame: Frame) -> str:
+        """Kernels that cannot be placed: they are in the table only."""
+        return f"{self._placeless} not placed: work unknown" if self._placeless else ""
+
+    def content(self, frame: Frame, width: int, height: int) -> Sequence[Line]:
+        """The chart in cells, from the last time where it would be the same."""
+        view = frame.view
+        if view is None:
+            text = "starting collector…" if frame.state == "starting" else frame.state
+            return [*[()] * (height // 2), [(text.center(width), "message")]]
+        from roofmon.chart import cell_key, render
+        from roofmon.view import scene
+
+        picture = scene(view, self.palette.unicode)
+        self._placeless = sum(p.intensity is None or p.flops is None for p in picture.points)
+        key = cell_key(picture, width, height)
+        if key != self._key:
+            canvas = render(picture, width, height)
+            self._canvas = [
+                [(text[start:stop], role) for start, stop, role in runs]
+                for text, runs in zip(canvas.characters, canvas.roles, strict=True)
+            ]
+            self._key = key
+        return self._canvas
