@@ -58,7 +58,8 @@ class Comparison:
     `match` is the row in `before` (−1: new); medians in ns, those of `after` over what ran since
     `before` where both are of one session; `launches` is the smaller of both counts; `ratio` is
     before ÷ after with its 95 % interval `low` … `high`, NaN where there is none.
-    `gone` are the rows of `before` that have no successor, `changed` what else differs between the two, one line each.
+    `gone` are the rows of `before` that have no successor, `changed` what else
+    differs between the two, one line each.
     """
 
     before: Snapshot
