@@ -64,7 +64,8 @@ class Cost:
     """What was measured; None where the program ended before."""
 
     first_frame_s: float | None
-    cpu_percent: float | None
+    screen_percent: float | None  # of one core: the screen itself, and all its children together
+    children_percent: float | None
     rss_mib: float | None
     painted_bytes_per_s: float | None
     quit_s: float | None
@@ -180,7 +181,7 @@ def measure(case: Case, seconds: float, environment: dict[str, str]) -> Cost:
     """Run one case and measure it for `seconds` after it has settled."""
     terminal = Terminal(case.command, environment)
     processes = Processes(terminal.pid, case.watched)
-    first_frame = cpu = rss = rate = quit_s = None
+    first_frame = screen = children = rss = rate = quit_s = None
     try:
         terminal.pump(FIRST_FRAME_LIMIT_S, until=STARTED)
         if STARTED in terminal.seen:
@@ -190,7 +191,9 @@ def measure(case: Case, seconds: float, environment: dict[str, str]) -> Cost:
         terminal.pump(seconds)
         if not terminal.ended:
             took, after = time.perf_counter() - begun, processes.cpu_s()
-            cpu = sum(used - before.get(pid, 0.0) for pid, used in after.items()) / took * 100
+            percent = {pid: (s - before.get(pid, 0.0)) / took * 100 for pid, s in after.items()}
+            screen = percent.pop(terminal.pid)
+            children = sum(percent.values())
             rss = processes.rss_mib()
             rate = (terminal.painted - painted) / took
             asked = time.perf_counter()
@@ -201,7 +204,7 @@ def measure(case: Case, seconds: float, environment: dict[str, str]) -> Cost:
             print(f"{case.name} ended by itself, having said:", terminal.seen[-1000:])
     finally:
         terminal.close()
-    return Cost(first_frame, cpu, rss, rate, quit_s)
+    return Cost(first_frame, screen, children, rss, rate, quit_s)
 
 
 def shown(value: float | None, format_spec: str) -> str:
@@ -215,7 +218,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--only", choices=CASES)
     arguments = parser.parse_args()
-    print(f"{'':16}{'first frame':>12}{'CPU':>9}{'memory':>10}{'painted':>12}{'q':>8}")
+    print(
+        f"{'':16}{'first frame':>12}{'screen':>9}{'children':>10}{'memory':>10}{'painted':>12}{'q':>8}"
+    )
     with tempfile.TemporaryDirectory(prefix="roofmon-bench-") as home:
         # The cache of measured roofs is the user's own: measuring them anew is another benchmark.
         environment = {
@@ -230,11 +235,16 @@ def main() -> int:
                 cost = measure(case, arguments.seconds, environment)
                 print(
                     f"{case.name:16}{shown(cost.first_frame_s, '.2f'):>10} s"
-                    f"{shown(cost.cpu_percent, '.1f'):>7} %{shown(cost.rss_mib, '.0f'):>6} MiB"
+                    f"{shown(cost.screen_percent, '.1f'):>7} %"
+                    f"{shown(cost.children_percent, '.1f'):>8} %{shown(cost.rss_mib, '.0f'):>6} MiB"
                     f"{shown(cost.painted_bytes_per_s, ',.0f'):>8} B/s"
                     f"{shown(cost.quit_s, '.2f'):>6} s",
                     flush=True,
                 )
+    print(
+        "goals: first frame 0.8 s; screen 6 % with the demo, 10 % with 5,000 kernels; its children\n"
+        "(collector and telemetry) 3 %; memory 220 MiB; painted 8,000 B/s"
+    )
     return 0
 
 
