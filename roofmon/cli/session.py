@@ -5,6 +5,7 @@ The child is started before anything heavy is imported, so that it gets going wh
 
 import argparse
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -75,6 +76,12 @@ def show(args: argparse.Namespace, source: Source) -> int:
 
 def _run_screen(config: Config, source: Source, problems: list[str]) -> int:
     with open_log() as log:
+        # What goes wrong in the screen is told in one line; the log has the traceback.
+        logging.basicConfig(
+            stream=os.fdopen(os.dup(log), "a"),
+            level=logging.WARNING,
+            format="%(asctime)s %(name)s %(levelname)s %(message)s",
+        )
         child = spawn(source.command, log)
 
         def consumer(on_change: Callable[[], None]) -> Consumer:

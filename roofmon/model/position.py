@@ -29,7 +29,7 @@ class KernelClass(StrEnum):
 CLASSES: tuple[KernelClass, ...] = tuple(KernelClass)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LevelPosition:
     """Positions against one memory level, arrays of shape (n,), NaN where unknown.
 
@@ -45,7 +45,7 @@ class LevelPosition:
     percent: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Positions:
     """Positions of all kernels of a table, arrays of shape (n,), NaN where unknown.
 
@@ -196,7 +196,7 @@ def locate(table: KernelTable, roofline: Roofline) -> Positions:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _PipeFloors:
     """Seconds per launch by pipes, shape (n,), NaN where no pipe has both work and a roof."""
 

@@ -24,7 +24,7 @@ class Device:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """All that is known at one moment. `time_unix_ns` is the moment, `interval_ns` since the last tick.
 

@@ -40,7 +40,7 @@ class Column(IntEnum):
     LAUNCH_RATE = 14  # launches/s over the last tick
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WorkColumn:
     """One quantity of work per launch from one source, over all kernels of a table.
 
@@ -58,7 +58,7 @@ class WorkColumn:
     counts: str = REQUESTED
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChosenWork:
     """The best source of one quantity for each kernel, arrays of shape (n,).
 
@@ -76,7 +76,7 @@ class ChosenWork:
         return np.where(same[self.source], self.values, np.nan)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelTable:
     """All kernels of a snapshot. `stats` has shape (len(Column), n), `descriptions` length n."""
 

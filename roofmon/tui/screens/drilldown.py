@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roofmon.tui.frame import Frame
 from roofmon.tui.names import device_label, kernel_mark
 from roofmon.tui.screens.pages import PageScreen
-from roofmon.tui.strips import Line, Piece, fitted, sparkline, spread, wrapped
+from roofmon.tui.strips import Line, fitted, sparkline, spread, wrapped
 from roofmon.tui.widgets.checklist_panel import MARKS
 from roofmon.units import NOT_AVAILABLE, duration, percent, si, significant
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from roofmon.model.work import Quantity, WorkKind
     from roofmon.view import View
 
+_WIDE, _NARROW = (20, 16, 24, 8, 10), (16, 14, 18, 8, 9)
 _SPARK_WIDTH = 48
 _INDENT = " " * 15
 
@@ -33,7 +34,7 @@ class DrillDown(PageScreen):
         return [
             *_identity(view, row, width, self.palette.unicode),
             (),
-            *_position(view, row),
+            *_position(view, row, width),
             (),
             *_work(view, row, width),
             (),
@@ -82,11 +83,10 @@ def _heading(name: str, rest: str) -> Line:
     return [(f" {name:<14}", "title"), (rest, "muted")]
 
 
-def _position(view: "View", row: int) -> Iterator[Line]:
-    columns = (
-        f"{'intensity':<20}{'achieved':<16}{'roof it meets':<24}{'of roof':>8}{'headroom':>10}"
-    )
-    yield _heading("POSITION", columns)
+def _position(view: "View", row: int, width: int) -> Iterator[Line]:
+    widths = _WIDE if width >= sum(_WIDE) + len(_INDENT) else _NARROW
+    titles = ("intensity", "achieved", "roof it meets", "of roof", "headroom")
+    yield _heading("POSITION", _cells(titles, widths))
     from roofmon.model.roofline import NO_ROOFS, Pipe, level_label, pipe_label
 
     roofline = view.device.roofline if view.device else NO_ROOFS
@@ -102,7 +102,8 @@ def _position(view: "View", row: int) -> Iterator[Line]:
         counts = chosen.columns[chosen.source[row]].counts
         intensity = f"{significant(float(position.intensity[row]))} FLOP/byte"
         roof = roofline.bandwidth(level, counts)
-        yield _met(level_label(level), intensity, achieved, "B/s", roof, binding)
+        cells = (intensity, si(achieved, "B/s"), *_met(achieved, "B/s", roof))
+        yield _placed(level_label(level), _cells(cells, widths), roof, binding)
     for key, chosen in view.table.flops.items():
         amount = float(chosen.values[row])
         if math.isnan(amount):
@@ -110,30 +111,31 @@ def _position(view: "View", row: int) -> Iterator[Line]:
         found = True
         pipe = Pipe.parse(key)
         roof = roofline.compute(pipe)
-        yield _met(pipe_label(pipe), "", amount / seconds, "FLOP/s", roof, binding)
+        cells = ("", si(amount / seconds, "FLOP/s"), *_met(amount / seconds, "FLOP/s", roof))
+        yield _placed(pipe_label(pipe), _cells(cells, widths), roof, binding)
     if not found:
         yield [(f"{_INDENT}{NOT_AVAILABLE}: neither its FLOPs nor its bytes are known", "unknown")]
 
 
-def _met(
-    name: str,
-    intensity: str,
-    achieved: float,
-    unit: str,
-    roof: "Ceiling | None",
-    binding: "Ceiling | None",
-) -> Line:
-    """One roof and how close the kernel comes to it."""
-    rate = si(achieved, unit)
-    pieces: list[Piece] = [(f"   {name:<12}", ""), (f"{intensity:<20}{rate:<16}", "")]
+def _met(achieved: float, unit: str, roof: "Ceiling | None") -> tuple[str, str, str]:
+    """The roof that a rate meets, the share of it, and the headroom."""
     if roof is None:
-        return [*pieces, ("no roof is measured", "muted")]
+        return "not measured", "", ""
     share = achieved / roof.value
-    meets = f"{roof.name} {si(roof.value, unit)}"
     room = f"{significant(1 / share, 2)}×" if share > 0 else NOT_AVAILABLE
-    role = "accent" if roof == binding else ""
-    pieces.append((f"{meets:<24}{percent(share):>8}{room:>10}", role))
-    return [*pieces, ("  binds", "accent")] if roof == binding else pieces
+    return f"{roof.name} {si(roof.value, unit)}", percent(share), room
+
+
+def _placed(name: str, cells: str, roof: "Ceiling | None", binding: "Ceiling | None") -> Line:
+    binds = roof is not None and roof == binding
+    return [(f" {'▸' if binds else ' '} {name:<12}{cells}", "accent" if binds else "")]
+
+
+def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
+    """Texts in columns, the last two right-aligned."""
+    *left, share, room = texts
+    aligned = "".join(f"{text:<{w}}" for text, w in zip(left, widths, strict=False))
+    return f"{aligned}{share:>{widths[-2]}}{room:>{widths[-1]}}"
 
 
 def _work(view: "View", row: int, width: int) -> Iterator[Line]:
@@ -195,7 +197,6 @@ def _time(view: "View", row: int) -> Iterator[Line]:
         (" TIME          ", "title"),
         (f"{duration(stat(Column.MEDIAN_NS))} median", "title"),
         (f"  {low}–{high} (p05–p95)  variation {percent(stat(Column.CV))}", ""),
-        (f"  {count} launches  {share} of the time", ""),
     ]
     kernel = view.table.descriptions[row].id
     bins, counts = view.snapshot.histograms.of(kernel)
@@ -204,8 +205,8 @@ def _time(view: "View", row: int) -> Iterator[Line]:
         shape = sparkline(_buckets(bins.tolist(), counts.tolist()))
         yield [(_INDENT, ""), (f"{least} ", "muted"), (shape, "bar"), (f" {most}", "muted")]
     gap = stat(Column.GAP_NS)
-    if math.isfinite(gap):
-        yield [(f"{_INDENT}gap before each {duration(gap)}", "")]
+    idle = f" · gap before each {duration(gap)}" if math.isfinite(gap) else ""
+    yield [(f"{_INDENT}{count} launches · {share} of the time{idle}", "")]
 
 
 def _buckets(bins: list[int], counts: list[int]) -> list[float]:
