@@ -20,7 +20,7 @@ _LIMIT_S = 180.0
 _TEXT = re.compile(
     r'(<text [^>]*\bx=")([\d.]+)("[^>]*\btextLength=")([\d.]+)("[^>]*>)([^<]*)</text>'
 )
-_RUNS = re.compile(r"[\x00-\x7f\xa0]+|[^\x00-\x7f\xa0]+")
+_RUNS = re.compile(r"[ \xa0]+|[!-~]+|[^ -~\xa0]+")
 
 
 def save_picture(
@@ -65,11 +65,13 @@ async def _draw(app: RoofmonApp, size: tuple[int, int], seconds: float, keys: Se
 
 
 def _in_place(svg: str) -> str:
-    """`svg` with every run of characters beyond ASCII as a text of its own.
+    """`svg` with every word, and every run beyond ASCII, as a text of its own, and without web fonts.
 
     Fonts of the width of a cell rarely have ① or ▸; a viewer takes them from another font, and would
-    stretch or squeeze the rest of the line to make up for their width.
+    stretch or squeeze the rest of the line to make up for their width; some drop spaces at the ends. A
+    picture must not fetch fonts from anywhere when it is looked at.
     """
+    svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
     return _TEXT.sub(_split, svg)
 
 
@@ -80,9 +82,8 @@ def _split(match: re.Match[str]) -> str:
     pieces, at = [], float(x)
     for run in _RUNS.findall(text):
         width = cell_len(run) * cell
-        # As the exporter writes it: plain spaces would be collapsed.
-        written = html.escape(run).replace(" ", "&#160;").replace("\xa0", "&#160;")
-        pieces.append(f"{before}{at:g}{middle}{width:g}{after}{written}</text>")
+        if not run.isspace():
+            pieces.append(f"{before}{at:g}{middle}{width:g}{after}{html.escape(run)}</text>")
         at += width
     return "".join(pieces)
 
