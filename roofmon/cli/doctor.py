@@ -66,7 +66,7 @@ def _program() -> Iterator[Check]:
 
 
 def _terminal() -> Iterator[Check]:
-    from roofmon.tui.terminal import draws_unicode, unsuitable
+    from roofmon.terminal import draws_unicode, unsuitable
 
     reason = unsuitable(os.environ, sys.stdin, sys.stderr)
     size = shutil.get_terminal_size()

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from roofmon.cli.session import collector_command, open_log
+from roofmon.cli.session import collector_command, open_log, settings
 from roofmon.errors import ExitCode
 from roofmon.stream.consumer import end, spawn
 from roofmon.stream.recording import create
@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
         if args.collector
         else collector_command(args, *(["--demo"] if args.demo else []))
     )
+    config, _ = settings(args)
+    limit = config.record_limit_mib * 2**20
     target = create(args.file)
     finish = time.monotonic() + args.seconds if args.seconds else float("inf")
     size = 0
@@ -48,6 +50,13 @@ def run(args: argparse.Namespace) -> int:
                         break
                     size += len(data)
                     os.write(target, data)
+                    if size >= limit:
+                        print(
+                            f"roofmon: the recording ends at {config.record_limit_mib} MiB; "
+                            "record_limit_mib in the configuration allows more",
+                            file=sys.stderr,
+                        )
+                        break
         finally:
             end(child)
             os.close(target)

@@ -65,7 +65,7 @@ def show(args: argparse.Namespace, source: Source) -> int:
     config, problems = settings(args)
     if args.once or args.json:
         return _print_once(args, config, source)
-    from roofmon.tui.terminal import unsuitable
+    from roofmon.terminal import unsuitable
 
     reason = unsuitable(os.environ, sys.stdin, sys.stderr)
     if reason:

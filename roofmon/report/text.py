@@ -4,7 +4,6 @@ The order is that of the questions: what is it limited by, where does it stand, 
 where do the numbers come from.
 """
 
-import codecs
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
 from roofmon.model.session import Rung
 from roofmon.model.snapshot import Snapshot
 from roofmon.report.words import fitted, tidy
+from roofmon.terminal import draws_unicode
 from roofmon.units import mebibytes, percent, significant
 from roofmon.view import (
     COLUMN_GAP,
@@ -79,17 +79,8 @@ def print_once(snapshot: Snapshot, config: Config, stream: TextIO) -> None:
         level=None if config.level == "auto" else config.level,
     )
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    for line in render_once(snapshot, state, width, _draws_unicode(config, stream)):
+    for line in render_once(snapshot, state, width, draws_unicode(config.unicode, stream.encoding)):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
-
-
-def _draws_unicode(config: Config, stream: TextIO) -> bool:
-    if config.unicode != "auto":
-        return config.unicode == "on"
-    try:
-        return codecs.lookup(stream.encoding or "").name.startswith("utf-8")
-    except LookupError:
-        return False
 
 
 def render_once(

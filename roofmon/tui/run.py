@@ -13,11 +13,11 @@ from roofmon.actions import keymap
 from roofmon.config import DEFAULT_THEME, Config
 from roofmon.errors import RoofmonError
 from roofmon.resources import config_dir, themes_dir
+from roofmon.terminal import draws_unicode
 from roofmon.themes import load_themes, theme_named
 from roofmon.tui.app import RoofmonApp
 from roofmon.tui.feed import ConsumerFactory
 from roofmon.tui.lifeline import Lifeline
-from roofmon.tui.terminal import draws_unicode
 
 _log = logging.getLogger("roofmon.tui")
 _log.addHandler(logging.NullHandler())  # without one, Python would print to the terminal itself

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,18 @@ def test_record_and_replay(roofmon: Run, tmp_path: Path) -> None:
     refused = roofmon("record", path, "--seconds", "1")
     assert refused.returncode == 2
     assert "exists already" in refused.stderr
+
+
+def test_a_recording_ends_at_its_limit(roofmon: Run, tmp_path: Path) -> None:
+    feed = Path(__file__).parents[1] / "benchmarks" / "feed_5000.py"
+    result = roofmon(
+        *("record", str(tmp_path / "big"), "--seconds", "20"),
+        *("--collector", f"{sys.executable} {feed}"),
+        env={"ROOFMON_RECORD_LIMIT_MIB": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "ends at 1 MiB" in result.stderr
+    assert 2**20 <= (tmp_path / "big").stat().st_size < 8 * 2**20
 
 
 def test_the_stream_is_not_for_a_terminal_but_a_pipe_is_fine(roofmon: Run) -> None:

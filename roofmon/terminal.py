@@ -23,7 +23,7 @@ def unsuitable(env: Mapping[str, str], stdin: TextIO | None, stderr: TextIO | No
 def draws_unicode(setting: Literal["auto", "on", "off"], encoding: str | None) -> bool:
     """Whether to draw with braille, box and circled characters rather than with ASCII.
 
-    `encoding` is that of standard error; `auto` asks it, since every other encoding than UTF-8 turns
+    `encoding` is that of the stream drawn on; `auto` asks it, since every other encoding than UTF-8 turns
     braille into `\\u28xx`.
     """
     if setting != "auto":

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from roofmon.tui.terminal import draws_unicode, unsuitable
+from roofmon.terminal import draws_unicode, unsuitable
 
 
 class Tty(io.StringIO):
@@ -57,7 +57,7 @@ def imported_by(module: str) -> set[str]:
 
 
 def test_asking_does_not_import_textual() -> None:
-    assert not {"textual", "numpy", "rich"} & imported_by("roofmon.tui.terminal")
+    assert not {"textual", "numpy", "rich"} & imported_by("roofmon.terminal")
 
 
 def test_the_first_frame_is_painted_without_numpy_and_what_builds_on_it() -> None:
