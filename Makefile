@@ -14,7 +14,7 @@ PIP_INSTALL = if command -v uv >/dev/null; then uv pip install --quiet --python 
 	else $(PY) -m pip install --quiet --disable-pip-version-check $(1); fi
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench gpu-test gpu-bench wheel clean
+.PHONY: help demo test test-slow test-all check bench gpu-test gpu-bench wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -22,11 +22,13 @@ help: ## this list
 demo: $(RUNTIME) ## the live screen with the bundled workload
 	@$(VENV)/bin/roofmon demo
 
-test: $(DEV) ## the quick tests (under a minute)
-	@$(PY) -m pytest
+test: $(DEV) ## the quick tests (about a minute)
+	@$(PY) -m pytest -n auto
 
-test-all: $(DEV) ## the slow tests as well
-	@$(PY) -m pytest -m "not gpu"
+test-slow: $(DEV) ## the others: real terminals, broken files, packaging, long fuzzing
+	@$(PY) -m pytest -n auto -m "slow and not gpu"
+
+test-all: test test-slow ## both
 
 check: $(DEV) ## formatting, lint, types
 	@$(PY) -m ruff format --check .

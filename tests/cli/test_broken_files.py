@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 Run = Callable[..., Any]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

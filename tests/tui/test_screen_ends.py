@@ -13,6 +13,7 @@ import pytest
 from terminal_driver import SHOW, Terminal
 
 Open = Callable[..., Terminal]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
