@@ -42,12 +42,12 @@ gpu-test: $(if $(PYTHON),,$(DEV)) ## the tests that need a GPU
 	@set -- $(wildcard tests/gpu/test_*.py); \
 	if [ $$# = 0 ]; then echo "skipped: there are no GPU tests"; \
 	elif ! $(GPU_PY) -c "import pytest" 2>/dev/null; then echo "skipped: $(GPU_PY) has no pytest"; \
-	else $(GPU_PY) -m pytest -m gpu -rs "$$@"; fi
+	else PYTHONPATH="$(CURDIR):$$PYTHONPATH" $(GPU_PY) -m pytest -m gpu -rs "$$@"; fi
 
 gpu-bench: $(if $(PYTHON),,$(DEV)) ## the benchmarks that need a GPU
 	@set -- $(wildcard tests/gpu/bench_*.py); \
 	if [ $$# = 0 ]; then echo "skipped: there are no GPU benchmarks"; fi; \
-	for file; do echo "== $$file"; PYTHONPATH=. $(GPU_PY) $$file || exit 1; done
+	for file; do echo "== $$file"; PYTHONPATH="$(CURDIR):$$PYTHONPATH" $(GPU_PY) $$file || exit 1; done
 
 wheel: $(DEV) ## wheel and source distribution, in dist
 	@rm -rf dist

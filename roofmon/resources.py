@@ -7,6 +7,7 @@ trusted beyond a size.
 
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def _bundled(name: str, override: Path | None, variable: str) -> Path:
     if (root / "pyproject.toml").is_file() and (root / name).is_dir():
         return root / name
     return _PACKAGE / "_bundled" / name
+
+
+def python_module(name: str) -> tuple[str, ...]:
+    """The beginning of a command that runs a module of ours with this interpreter.
+
+    -P keeps the current directory off the path: a numpy.py or json.py of whoever starts us there must not
+    end up in our children.
+    """
+    return sys.executable, "-P", "-m", name
 
 
 def config_dir() -> Path:

@@ -1,7 +1,6 @@
 """Running a calibration from a command: starts the worker, passes its messages on, returns its result."""
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import msgspec
 from roofmon.calibration.results import CalibrationResult
 from roofmon.errors import ExitCode, RoofmonError
 from roofmon.model.session import Notice
+from roofmon.resources import python_module
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import Message, NoticeMessage
 
@@ -34,7 +34,7 @@ def run_worker(
     problem: Notice | None = None
     with tempfile.TemporaryDirectory(prefix="roofmon-") as directory:
         output = Path(directory) / "result.json"
-        command = [sys.executable, "-m", "roofmon.calibration.worker", "--output", str(output)]
+        command = [*python_module("roofmon.calibration.worker"), "--output", str(output)]
         with subprocess.Popen(
             [*command, *arguments],
             stdin=subprocess.PIPE,

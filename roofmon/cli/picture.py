@@ -6,11 +6,11 @@ roofmon picture screen.svg --replay FILE a recording
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
 from roofmon.cli.session import collector_command, open_log, settings
 from roofmon.errors import ExitCode, RoofmonError
+from roofmon.resources import python_module
 from roofmon.stream.consumer import Consumer
 
 
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         )
     config, _ = settings(args)
     command = (
-        (sys.executable, "-m", "roofmon.stream.replay", str(args.replay), "--speed", "1")
+        (*python_module("roofmon.stream.replay"), str(args.replay), "--speed", "1")
         if args.replay
         else collector_command(args, "--demo")
     )

@@ -1,10 +1,10 @@
 """Show a recording as if it were live. With --once or --json: its last moment."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from roofmon.cli.session import Source, add_view_arguments, show
+from roofmon.resources import python_module
 from roofmon.stream.recording import read
 
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the stream of a child that plays the file."""
     next(read(args.file))  # a file that is no recording is told here, not from inside the screen
-    play = (sys.executable, "-m", "roofmon.stream.replay", str(args.file), "--speed")
+    play = (*python_module("roofmon.stream.replay"), str(args.file), "--speed")
     return show(
         args,
         Source((*play, str(args.speed)), live=False, title=args.file.name, speedless=(*play, "0")),

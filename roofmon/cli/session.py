@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from roofmon.config import Config, load_config
 from roofmon.errors import ExitCode, RoofmonError
-from roofmon.resources import log_path
+from roofmon.resources import log_path, python_module
 from roofmon.stream.consumer import Consumer, spawn
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def collector_command(args: argparse.Namespace, *extra: str) -> tuple[str, ...]:
     device = "cpu" if config.device == "cpu" else "auto"
     interval = f"{1 / config.refresh_hz:g}"
     return (
-        *(sys.executable, "-m", "roofmon.collector"),
+        *python_module("roofmon.collector"),
         *("--device", device, "--interval", interval),
         *extra,
     )

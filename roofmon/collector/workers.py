@@ -3,13 +3,13 @@
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from typing import IO
 
 import msgspec
 
+from roofmon.resources import python_module
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import Message
 
@@ -18,7 +18,7 @@ _END_S = 0.3
 
 def start_process(module: str, arguments: Sequence[str], log: IO[bytes] | int) -> "Process":
     """Start `python -m module arguments…` with this interpreter; its stderr goes to `log`."""
-    return Process(module, [sys.executable, "-m", module, *arguments], log)
+    return Process(module, [*python_module(module), *arguments], log)
 
 
 class Process:
@@ -63,6 +63,12 @@ class Process:
             return messages or None  # a broken stream stays broken: the next read ends it
         return messages
 
+    def kill(self) -> None:
+        """End it at once. One that the driver holds in the kernel is left for the kernel to end."""
+        self._child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_END_S)
+
     def end(self) -> str:
         """Stop it if it runs, and say how it ended: "" for a clean end."""
         child = self._child
@@ -76,8 +82,7 @@ class Process:
             try:
                 child.wait(_END_S)
             except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+                self.kill()
         if child.stdout is not None:
             child.stdout.close()
         if self.problem:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -123,3 +124,23 @@ def test_the_stream_is_not_for_a_terminal_but_a_pipe_is_fine(roofmon: Run) -> No
     assert missing.returncode == 2
     assert "/nonexistent/file" in missing.stderr
     assert len(missing.stderr.strip().splitlines()) == 1
+
+
+def test_modules_that_lie_about_are_not_ours(environment: dict[str, str], tmp_path: Path) -> None:
+    """A user's directory may hold files named like modules that our children import."""
+    place = tmp_path / "project"
+    place.mkdir()
+    for name in ("numpy", "msgspec", "selectors", "psutil"):
+        (place / f"{name}.py").write_text("raise SystemExit('the wrong module')")
+    command = Path(sys.executable).with_name("roofmon")
+    result = subprocess.run(
+        [str(command), "--device", "cpu", "--json", "--seconds", "0.3"],
+        check=False,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env=environment,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["devices"]
