@@ -1,0 +1,85 @@
+"""The processes on a GPU: NVML tells their numbers and memory, /proc their names and users."""
+
+import functools
+import pwd
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pynvml as nvml  # type: ignore[import-untyped, unused-ignore]
+
+from roofmon.model.device import DeviceProcess
+from roofmon.telemetry.nvidia.checks import memory_used
+from roofmon.telemetry.nvidia.readings import newest
+from roofmon.units import clean
+
+ELSEWHERE = "in another namespace"
+_MOST = 512  # a GPU with more processes than this shows the first ones
+_PROC = Path("/proc")
+
+_compute = newest(
+    nvml.nvmlDeviceGetComputeRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v2
+)
+_graphics = newest(
+    nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetGraphicsRunningProcesses_v2
+)
+
+
+def read_processes(handle: Any, total_bytes: int | None) -> tuple[DeviceProcess, ...]:
+    """The processes on a device, largest memory first. Raises NVMLError where it cannot tell."""
+    found: dict[int, int | None] = {}
+    for call in (_compute, _graphics):
+        try:
+            listed = call(handle)
+        except nvml.NVMLError as error:
+            # A compute card may not know graphics at all; without the compute list nothing is known.
+            if call is _graphics and error.value in (
+                nvml.NVML_ERROR_NOT_SUPPORTED,
+                nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            ):
+                continue
+            raise
+        found.update({one.pid: one.usedGpuMemory for one in listed})
+    return describe_processes(found.items(), total_bytes)
+
+
+def describe_processes(
+    found: Iterable[tuple[int, int | None]], total_bytes: int | None, proc: Path = _PROC
+) -> tuple[DeviceProcess, ...]:
+    """(PID, bytes) pairs as processes; `note` stands where /proc does not know the number."""
+    processes = []
+    for pid, used in list(found)[:_MOST]:
+        wrong = used is None or memory_used(used, total_bytes)
+        name, user = _who(pid, proc)
+        processes.append(
+            DeviceProcess(
+                pid=pid,
+                name=name,
+                user=user,
+                memory_bytes=None if wrong else used,
+                note="" if name else ELSEWHERE,
+            )
+        )
+    return tuple(sorted(processes, key=lambda p: (-(p.memory_bytes or 0), p.pid)))
+
+
+def _who(pid: int, proc: Path) -> tuple[str, str]:
+    """(name, user) of a process; empty where it cannot be seen from here."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes()[:4096].split(b"\0")
+        name = (proc / str(pid) / "comm").read_text(errors="replace").strip()
+        user = _user((proc / str(pid)).stat().st_uid)
+    except OSError:
+        return "", ""
+    # Of the arguments only the script is shown: others may hold what is nobody's business.
+    if name.startswith("python") and len(words) > 1 and words[1].endswith(b".py"):
+        name = f"{name} {words[1].rpartition(b'/')[2].decode(errors='replace')}"
+    return clean(name, 80) or str(pid), clean(user, 32)
+
+
+@functools.cache
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
