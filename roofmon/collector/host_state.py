@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from roofmon.model.device import DeviceDescription, DeviceSample
-from roofmon.model.roofline import Roofline
+from roofmon.model.roofline import NO_ROOFS, Roofline
 from roofmon.model.session import Notice, Progress, Severity
 from roofmon.stream.messages import (
     Describe,
@@ -31,9 +31,34 @@ class HostState:
         self.devices: dict[str, DeviceDescription] = {}
         self.samples: dict[str, DeviceSample] = {}
         self._fresh: set[str] = set()
-        self.rooflines: dict[str, Roofline] = {}
+        self._measured: dict[str, Roofline] = {}
+        self._bounds: dict[str, Roofline] = {}
         self.progress: dict[str, Progress] = {}
         self.notices: list[Notice] = []
+
+    @property
+    def gpus(self) -> dict[str, DeviceDescription]:
+        """The GPUs by UUID."""
+        return {uuid: d for uuid, d in self.devices.items() if d.kind == "cuda"}
+
+    @property
+    def rooflines(self) -> dict[str, Roofline]:
+        """Of each device what was measured, and its physical bounds."""
+        found = {}
+        for uuid in {**self._bounds, **self._measured}:
+            measured = self._measured.get(uuid, NO_ROOFS)
+            bounds = self._bounds.get(uuid, NO_ROOFS)
+            found[uuid] = msgspec.structs.replace(
+                measured, ceilings=(*measured.ceilings, *bounds.ceilings)
+            )
+        return found
+
+    def gpu_of(self, pid: int) -> str | None:
+        """The GPU that a process uses, as far as telemetry tells; the only one where there is one."""
+        for uuid, sample in self.samples.items():
+            if any(process.pid == pid for process in sample.processes or ()):
+                return uuid
+        return next(iter(self.gpus)) if len(self.gpus) == 1 else None
 
     def take(self, message: Message) -> None:
         """Take one message in."""
@@ -48,8 +73,10 @@ class HostState:
                     self.samples[sample.device] = sample
                     self._fresh.add(sample.device)
             case Roofs():
-                self.rooflines[message.device] = message.roofline
-                self._send(message)
+                bounds = all(c.regime == "bound" for c in message.roofline.ceilings)
+                kept = self._bounds if bounds else self._measured
+                kept[message.device] = message.roofline
+                self._send(Roofs(device=message.device, roofline=self.rooflines[message.device]))
             case ProgressMessage():
                 self._take_progress(message)
             case NoticeMessage():

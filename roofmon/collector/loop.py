@@ -14,8 +14,9 @@ from roofmon import __version__
 from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.programs import Programs
-from roofmon.collector.rungs import ladder, nvidia_gpu_present
-from roofmon.collector.workers import Backoff, Process, start_process
+from roofmon.collector.rungs import ladder
+from roofmon.collector.telemetry import Telemetry
+from roofmon.collector.workers import Process, start_process
 from roofmon.model.session import Progress
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import (
@@ -55,11 +56,11 @@ class Collector:
         self._device = device
         self._cpu = describe_cpu()
         self._demo_wanted = demo
+        self._begun = False
         self._calibrate = calibrate
         self._log: IO[bytes] | int = sys.stderr.fileno()
         self._selector = selectors.DefaultSelector()
         self._stopping = False
-        self._gpu_present = nvidia_gpu_present()
         self._hello = Hello(
             version=VERSION,
             roofmon=__version__,
@@ -79,23 +80,21 @@ class Collector:
         self._programs = Programs(
             self._selector,
             self._kernels,
-            self._host.notice,
             self._cpu.uuid,
-            lambda found: self._take(Describe(devices=[found])),
+            self._host,
         )
         self._commands: Deframer[Command] = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
-        self._telemetry: Process | None = None
-        self._telemetry_backoff = Backoff()
-        self._telemetry_problem = "starting"
+        self._telemetry = Telemetry(
+            device,
+            interval_s,
+            self._host,
+            self._watch,
+            self._unwatch,
+            self._begin,
+            self._log,
+        )
         self._calibration: Process | None = None
         self._workload: Process | None = None
-        if device == "auto":
-            self._host.notice(
-                "info",
-                "this version reads no NVIDIA GPU yet: showing the CPU"
-                if self._gpu_present
-                else "no NVIDIA GPU found: showing the CPU",
-            )
 
     def stop(self) -> None:
         """End the loop soon; safe to call from a signal handler."""
@@ -111,8 +110,7 @@ class Collector:
         signal.set_wakeup_fd(wake_write)  # so that a signal ends the wait of `select`
         self._selector.register(wake, selectors.EVENT_READ, self.stop)
         self._writer.send(self._hello)
-        self._start_telemetry()
-        self._start_calibration(refresh=False, thorough=False)
+        self._telemetry.start()
         try:
             next_tick = time.monotonic()
             while not self._stopping:
@@ -124,9 +122,10 @@ class Collector:
                     # After a pause (suspend, a stopped process) ticks go on from now, not in a burst.
                     next_tick = max(next_tick + self._interval_s, now + self._interval_s / 2)
         finally:
-            for process in (self._workload, self._calibration, self._telemetry):
+            for process in (self._workload, self._calibration):
                 if process is not None:
                     process.end()
+            self._telemetry.close()
             self._programs.close()
 
     # --- the stream ---------------------------------------------------------------------------
@@ -136,9 +135,9 @@ class Collector:
         self._supervise(now)
         status = Status(
             rungs=ladder(
-                telemetry=self._telemetry_problem,
+                telemetry=self._telemetry.problem,
+                host=self._host,
                 programs=len(self._programs.names),
-                gpu_present=self._gpu_present,
             ),
             programs=self._programs.names,
         )
@@ -199,37 +198,25 @@ class Collector:
 
     # --- workers ------------------------------------------------------------------------------
 
-    def _watch(self, process: Process, ended: Callable[[str], None]) -> None:
+    def _watch(
+        self,
+        process: Process,
+        take: Callable[[Message], None],
+        ended: Callable[[str], None],
+    ) -> None:
         def ready() -> None:
             messages = process.receive()
             if messages is None:
-                self._selector.unregister(process.fileno())
+                self._unwatch(process)
                 ended(process.end())
                 return
             for message in messages:
-                self._take(message)
+                take(message)
 
         self._selector.register(process.fileno(), selectors.EVENT_READ, ready)
 
-    def _take(self, message: Message) -> None:
-        if isinstance(message, Tick):
-            self._telemetry_problem = ""
-        self._host.take(message)
-
-    def _start_telemetry(self) -> None:
-        self._telemetry = start_process(
-            "roofmon.telemetry.worker",
-            ["--device", "cpu", "--interval", str(self._interval_s)],
-            self._log,
-        )
-        self._watch(self._telemetry, self._telemetry_ended)
-
-    def _telemetry_ended(self, problem: str) -> None:
-        assert self._telemetry is not None
-        pause = self._telemetry_backoff.failed(time.monotonic() - self._telemetry.started)
-        self._telemetry = None
-        self._telemetry_problem = f"the telemetry worker ended ({problem or 'no reason given'})"
-        self._host.notice("warning", f"{self._telemetry_problem}; starting it again in {pause:g} s")
+    def _unwatch(self, process: Process) -> None:
+        self._selector.unregister(process.fileno())
 
     def _start_calibration(self, *, refresh: bool, thorough: bool) -> None:
         arguments = ["--device", "cpu"]
@@ -237,7 +224,7 @@ class Collector:
         arguments += ["--thorough"] if thorough else []
         arguments += ["--cached-only"] if not (self._calibrate or refresh) else []
         self._calibration = start_process("roofmon.calibration.worker", arguments, self._log)
-        self._watch(self._calibration, self._calibration_ended)
+        self._watch(self._calibration, self._host.take, self._calibration_ended)
         # Told before the worker can, so that nobody takes the roofs for complete in the meantime.
         starting = Progress(
             task="calibration", device=self._cpu.uuid, done=0, total=1, text="starting"
@@ -259,10 +246,16 @@ class Collector:
             f"the demo workload ended ({problem})" if problem else "the demo workload has ended",
         )
 
+    def _begin(self) -> None:
+        """The devices are known: measure, where that is wanted."""
+        self._begun = True
+        # With a GPU to show, measuring the CPU would only disturb whoever uses it.
+        if not self._host.gpus:
+            self._start_calibration(refresh=False, thorough=False)
+
     def _supervise(self, now: float) -> None:
-        if self._telemetry is None and now >= self._telemetry_backoff.due:
-            self._start_telemetry()
-        if self._demo_wanted and self._calibration is None:
+        self._telemetry.supervise(now)
+        if self._demo_wanted and self._begun and self._calibration is None:
             self._demo_wanted = False
             host = read_host()
             arguments = ["--until-stdin-closes", "--threads", str(host.cores)]
@@ -271,7 +264,7 @@ class Collector:
             if host.caches.llc_bytes:
                 arguments += ["--llc-bytes", str(host.caches.llc_bytes)]
             self._workload = start_process("roofmon.demo", arguments, self._log)
-            self._watch(self._workload, self._workload_ended)
+            self._watch(self._workload, self._host.take, self._workload_ended)
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -289,6 +282,9 @@ class Collector:
 
     def _obey(self, command: Command) -> None:
         match command.command:
+            case "calibrate" if command.device in self._host.gpus:
+                what = "this version does not measure the roofs of a GPU: their bounds are drawn"
+                self._host.notice("warning", what)
             case "calibrate" if self._calibration is None:
                 self._start_calibration(refresh=True, thorough=command.thorough)
             case "stop-calibration" if self._calibration is not None:
@@ -300,7 +296,9 @@ class Collector:
                 self._reset = True
             case "quit":
                 self._stopping = True
-            case "calibrate" | "stop-calibration" | "pause" | "resume":
+            case "pause" | "resume":
+                self._telemetry.pause(command.command == "pause")
+            case "calibrate" | "stop-calibration":
                 pass
             case other:
                 self._host.notice("warning", f"unknown command {other!r}")

@@ -2,14 +2,14 @@
 
 import re
 import selectors
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import MAX_ROWS, KernelRegistry
 from roofmon.model.device import DeviceDescription
-from roofmon.model.session import Severity
+from roofmon.stream.messages import Describe
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
 from roofmon.tracing.protocol import MAX_ID, UNUSABLE_WORK, Described, Drops, Hello, Records
 from roofmon.tracing.reader import RegionConnection
@@ -27,24 +27,21 @@ class Programs:
     Args:
         selector: where connections are waited on; the data of a key is what to call.
         kernels: where rows and records go.
-        notice: called with severity, what and fix.
         cpu: UUID of the CPU.
-        device_found: called with a GPU that a program says its regions run on.
+        host: told of GPUs that programs name, and of what the user should know.
     """
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
         kernels: KernelRegistry,
-        notice: Callable[[Severity, str, str], None],
         cpu: str,
-        device_found: Callable[[DeviceDescription], None],
+        host: HostState,
     ) -> None:
         self._selector = selector
         self._kernels = kernels
-        self._notice = notice
         self._cpu = cpu
-        self._device_found = device_found
+        self._host = host
         self._programs: dict[tuple[int, int], _Program] = {}
         self._ended: dict[str, set[int]] = {}  # process name → pids whose rows still stand
         self._shunned: dict[tuple[int, int], float] = {}
@@ -112,18 +109,14 @@ class Programs:
         if not on_gpu:
             program.device = self._cpu
             return
-        program.device = hello.device or UNKNOWN_GPU
+        program.device = hello.device or self._host.gpu_of(program.endpoint.pid) or UNKNOWN_GPU
         program.timed = hello.synchronised
-        self._device_found(
-            DeviceDescription(
-                uuid=program.device,
-                index=0,
-                name=hello.device_name or "GPU",
-                kind="cuda",
-            )
-        )
+        if program.device not in self._host.devices:
+            name = hello.device_name or "GPU"
+            found = DeviceDescription(uuid=program.device, index=0, name=name, kind="cuda")
+            self._host.take(Describe(devices=[found]))
         if program.timed:
-            self._notice(
+            self._host.notice(
                 "info", f"{program.name} waits for its GPU in every region: times include that", ""
             )
 
@@ -136,7 +129,9 @@ class Programs:
             untimed="" if program.timed else _LAUNCH_ONLY,
         )
         if row is None:
-            self._notice("warning", f"more than {MAX_ROWS} kernels: later ones are not shown", "")
+            self._host.notice(
+                "warning", f"more than {MAX_ROWS} kernels: later ones are not shown", ""
+            )
         else:
             program.rows[described.id] = row
 
@@ -150,7 +145,7 @@ class Programs:
         if not program.told_unusable and (records["flags"] & UNUSABLE_WORK).any():
             program.told_unusable = True
             name = program.name
-            self._notice(
+            self._host.notice(
                 "warning",
                 f"{name} declares FLOPs or bytes that are negative, infinite or no number",
                 "they count as unknown; see what it passes to region()",
@@ -163,7 +158,7 @@ class Programs:
         self._ended.setdefault(program.name, set()).add(program.endpoint.pid)
         if reason != "the program ended":
             self._shunned[key] = self._next_look + _RETRY_S
-            self._notice("warning", f"{program.name} ({program.endpoint.pid}): {reason}", "")
+            self._host.notice("warning", f"{program.name} ({program.endpoint.pid}): {reason}", "")
 
 
 def uses_gpu(pid: int) -> bool:

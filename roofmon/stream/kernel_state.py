@@ -116,14 +116,21 @@ class KernelState:
 
 def cleaned(struct: S) -> S:
     """With every text in it safe to show: a stream may come from anywhere."""
-    changes: dict[str, object] = {}
-    for name in struct.__struct_fields__:
-        value = getattr(struct, name)
-        if isinstance(value, str):
-            changes[name] = clean(value)
-        elif isinstance(value, dict) and value:
-            changes[name] = {k: clean(v) if isinstance(v, str) else v for k, v in value.items()}
-    return msgspec.structs.replace(struct, **changes)
+    fields = {name: _safe(getattr(struct, name)) for name in struct.__struct_fields__}
+    return msgspec.structs.replace(struct, **fields)
+
+
+def _safe(value: object) -> object:
+    match value:
+        case str():
+            return clean(value)
+        case dict():
+            return {key: _safe(inner) for key, inner in value.items()}
+        case tuple():
+            return tuple(_safe(inner) for inner in value)
+        case msgspec.Struct():
+            return cleaned(value)
+    return value
 
 
 def _doubled(array: NDArray[np.float64]) -> NDArray[np.float64]:

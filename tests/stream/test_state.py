@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofmon.model.device import DeviceDescription, DeviceSample
+from roofmon.model.device import DeviceDescription, DeviceProcess, DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.session import Notice, Progress, Rung
 from roofmon.model.table import Column
@@ -223,7 +223,19 @@ def test_no_escape_sequence_of_a_stream_reaches_the_screen() -> None:
             kernels=[described],
             devices=[DeviceDescription(uuid="cpu-1", index=0, name=evil, kind="cpu")],
         ),
-        tick(1, columns([0], [1])),
+        tick(
+            1,
+            columns([0], [1]),
+            samples=[
+                DeviceSample(
+                    device="cpu-1",
+                    time_unix_ns=1,
+                    event_reasons=(evil,),
+                    processes=(DeviceProcess(pid=1, name=evil, user=evil),),
+                    missing={"load": evil},
+                )
+            ],
+        ),
         NoticeMessage(notice=Notice(severity="info", what=evil, fix=evil)),
         Status(rungs=[Rung(rung="cpu", state="active", reason=evil)], programs={1: evil}),
     )

@@ -1,0 +1,3 @@
+from nvml_double import nvml, nvml_libraries
+
+__all__ = ["nvml", "nvml_libraries"]
