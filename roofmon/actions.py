@@ -64,6 +64,7 @@ ACTIONS: tuple[Action, ...] = (
     _main("panel-kernels", ("2",), "kernels", "Go to the table of kernels"),
     _main("panel-checklist", ("3",), "checklist", "Go to the checklist"),
     _main("panel-device", ("4",), "device", "Go to the device and its sources"),
+    _main("panel-devices", ("5",), "devices", "Go to the overview of all devices"),
     _main("sort-left", (",",), "sort", "Sort by the column to the left"),
     _main("sort-right", (".",), "sort", "Sort by the column to the right", footer=10),
     _main("reverse", ("r",), "reverse", "Turn the order round"),
@@ -72,6 +73,7 @@ ACTIONS: tuple[Action, ...] = (
     _main("zoom-in", ("+",), "zoom in", "Show a smaller part of the chart"),
     _main("zoom-out", ("-",), "zoom out", "Show a larger part of the chart"),
     _main("zoom-reset", ("0",), "zoom all", "Show all of the chart"),
+    _main("current-clock", ("c",), "clock", "Add the roofs at the clock of this moment, or not"),
     _main("reset", ("R",), "reset", "Begin the statistics of all kernels anew"),
     _main("calibrate", ("C",), "calibrate", "Measure the roofs again; asks first"),
 )

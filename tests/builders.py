@@ -156,6 +156,41 @@ def device(
     return Device(description, DeviceSample(device=uuid, time_unix_ns=NOW_NS, **sample), roofs)
 
 
+GPU = "GPU-00000000-test"
+BOUNDS = roofline(
+    *(
+        _ceiling(
+            value, 0.0, {"regime": "bound", "n": 0, "probe": "bound", "time_unix_s": 0.0} | place
+        )
+        for value, place in (
+            (4.814e12, {"kind": "bandwidth", "level": "dram", "memory_clock_hz": 3.2e9}),
+            (33.5e12, {"kind": "bandwidth", "level": "l1", "clock_hz": 2e9}),
+            (33.5e12, {"kind": "compute", "pipe": Pipe("vector", "fp64"), "clock_hz": 2e9}),
+            (67e12, {"kind": "compute", "pipe": Pipe("vector", "fp32"), "clock_hz": 2e9}),
+            (134e12, {"kind": "compute", "pipe": Pipe("vector", "fp16"), "clock_hz": 2e9}),
+            (535e12, {"kind": "compute", "pipe": Pipe("tensor", "tf32"), "clock_hz": 2e9}),
+            (1070e12, {"kind": "compute", "pipe": Pipe("tensor", "bf16"), "clock_hz": 2e9}),
+        )
+    )
+)
+"""Physical bounds of one H200, rounded, at a clock of 2 GHz."""
+
+
+def gpu(
+    roofs: Roofline = BOUNDS,
+    uuid: str = GPU,
+    index: int = 0,
+    about: Mapping[str, Any] | None = None,
+    **sample: Any,
+) -> Device:
+    """A GPU with a sample taken now; `about` are more fields of its description."""
+    description = DeviceDescription(
+        **{"uuid": uuid, "index": index, "name": "NVIDIA H200", "kind": "cuda", **(about or {})}
+    )
+    fields = {"device": uuid, "time_unix_ns": NOW_NS, **sample}
+    return Device(description, DeviceSample(**fields), roofs)
+
+
 def snapshot(*kernels: Kernel, devices: Sequence[Device] | None = None, **more: Any) -> Snapshot:
     """A snapshot taken at NOW_NS, of a session of its own; its one device has the roofs of `H200`."""
     fields = {"started_unix_ns": NOW_NS - 60 * 10**9 - next(_SESSIONS), **more}

@@ -24,7 +24,7 @@ def remapped(**keys: str | list[str]) -> tuple[dict[str, tuple[str, ...]], list[
 
 def test_every_key_that_the_screen_promises_is_there() -> None:
     keys = {key for action in ACTIONS for key in action.keys}
-    assert set("q?jkgG1234/,.rp[]zbdTRC+-0") <= keys
+    assert set("q?jkgG12345/,.rp[]zbdTcRC+-0") <= keys
     named = {"up", "down", "pageup", "pagedown", "tab", "enter", "escape"}
     assert named <= keys
 

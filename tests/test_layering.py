@@ -204,7 +204,9 @@ def test_nothing_names_a_place_on_someones_machine() -> None:
     home = re.compile(r"(?<![\w.$}~])/(?:home|Users|root|work|mnt)/\w")
     texts = [ROOT / name for name in ("Makefile", ".ci/run", "pyproject.toml", "README.md")]
     for folder in ("roofmon", "tests", "probes", "themes"):
-        texts += (p for p in (ROOT / folder).rglob("*") if p.is_file() and p.parent.name[0] != "_")
+        texts += (
+            p for p in (ROOT / folder).rglob("*") if p.is_file() and p.parent.name[0] not in "_."
+        )
     for path in filter(Path.exists, texts):
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
             assert not home.search(line), f"{path}:{number}"

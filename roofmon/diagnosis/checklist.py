@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from roofmon.diagnosis import position, roofs, session, timing, work
+from roofmon.diagnosis import devices, position, roofs, session, timing, work
 from roofmon.diagnosis.finding import Case, Finding
-from roofmon.model.snapshot import Snapshot
+from roofmon.model.snapshot import Device, Snapshot
 from roofmon.view.state import View
 
 Rule = Callable[[Case], Finding | None]
@@ -43,12 +43,22 @@ def diagnose_kernel(view: View, row: int) -> tuple[Finding, ...]:
 def diagnose_session(snapshot: Snapshot) -> tuple[Finding, ...]:
     """The checklist of the session and its devices."""
     found = [session.live(snapshot), session.complete(snapshot)]
+    used = {kernel.device for kernel in snapshot.kernels.descriptions}
     for device in snapshot.devices:
+        rules = devices.device_rules(device, device.description.uuid in used)
+        found.extend(finding for finding in rules if finding is not None)
         found.extend(session.roofs(snapshot, device))
         gain = session.most_to_gain(snapshot, device)
         if gain is not None:
             found.append(gain)
     return _ordered(found)
+
+
+def about(device: Device | None, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those on the session as a whole, on one device, and whatever is an error: with sixteen devices the
+    good-to-know of the others would hide it."""
+    shown = ("", device.description.uuid if device else "")
+    return tuple(f for f in findings if f.device in shown or f.severity == "error")
 
 
 def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

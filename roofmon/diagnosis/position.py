@@ -9,6 +9,7 @@ from roofmon.model.table import Column
 from roofmon.units import duration, mebibytes, percent, si, significant
 from roofmon.view.cells import AT_ROOF
 from roofmon.view.facts import (
+    called,
     headroom,
     is_over_roof,
     main_pipe,
@@ -59,7 +60,7 @@ def _side_of_ridge(case: Case) -> str:
     intensity = float(case.positions.levels[level].intensity[case.row]) if level else np.nan
     if ridge is None or pipe is None or level is None or not np.isfinite(intensity):
         roof = case.roof
-        return f"{percent(case.fraction)} of the {roof.name} roof" if roof else ""
+        return f"{percent(case.fraction)} of the {called(roof)}" if roof else ""
     return (
         f"{significant(intensity)} FLOP/byte; ridge {level_label(level)}, {pipe_label(pipe)} at "
         f"{significant(ridge)}"
@@ -87,7 +88,7 @@ def distance(case: Case) -> Finding | None:
         rule="distance",
         status="pass" if near else "fail",
         severity="info" if near else "warning",
-        title=f"{percent(fraction)} of the {roof.name} roof",
+        title=f"{percent(fraction)} of the {called(roof)}",
         evidence=evidence,
         advice="" if near else _DISTANCE_ADVICE[case.kernel_class],
         gain_ns=0.0 if near else case.gain_ns,
@@ -100,7 +101,7 @@ def over_roof(case: Case) -> Finding | None:
     if roof is None or not np.isfinite(fraction) or fraction <= 1:
         return None
     low = float(case.positions.low[case.row])
-    evidence = f"{percent(fraction)} of the {roof.name} roof, {of_roof(fraction, roof)}"
+    evidence = f"{percent(fraction)} of the {called(roof)}, {of_roof(fraction, roof)}"
     if not is_over_roof(case.positions, case.row):
         return Finding(
             rule="over-roof",
@@ -112,7 +113,7 @@ def over_roof(case: Case) -> Finding | None:
         rule="over-roof",
         status="fail",
         severity="error",
-        title=f"over the {roof.name} roof",
+        title=f"over the {called(roof)}",
         evidence=f"{evidence}; still {percent(low)} at the low end of both intervals",
         advice=_why_over(case),
     )

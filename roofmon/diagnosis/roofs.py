@@ -4,7 +4,7 @@ from roofmon.diagnosis.finding import Case, Finding
 from roofmon.model.roofline import Ceiling
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.units import age, percent, si, significant
-from roofmon.view.facts import roof_unit
+from roofmon.view.facts import how_to_measure, roof_unit
 
 OLD_S = 30 * 86400.0
 """Roofs older than this may be from before an update of firmware or libraries that the key of the cache
@@ -23,6 +23,14 @@ def roof_trusted(case: Case) -> Finding | None:
     roof = case.roof
     if roof is None:
         return None
+    if roof.regime == "bound":
+        return Finding(
+            rule="roof",
+            status="unknown",
+            title=f"{roof.name}: a bound, not measured",
+            evidence=f"{si(roof.value, roof_unit(roof))} from widths and clocks; nothing can pass it",
+            advice=how_to_measure(case.device) if case.device else "",
+        )
     flags = disturbances(roof)
     interval = f"{si(roof.ci_low, roof_unit(roof))}–{si(roof.ci_high, roof_unit(roof))}"
     return Finding(
@@ -60,7 +68,8 @@ def clock_moved(device: Device, ceiling: Ceiling) -> Finding | None:
 
     The clock of an idle device says nothing about the one its kernels run at.
     """
-    follows = ceiling.kind == "compute" or ceiling.level == "l1"
+    measured = ceiling.regime != "bound"
+    follows = measured and (ceiling.kind == "compute" or ceiling.level == "l1")
     sample = device.sample
     if not follows or sample is None or (sample.load is not None and sample.load < _IDLE):
         return None
@@ -83,8 +92,9 @@ def clock_moved(device: Device, ceiling: Ceiling) -> Finding | None:
 
 
 def oldest_s(device: Device, snapshot: Snapshot) -> float | None:
-    """Age in s of the oldest ceiling of a device; None where no time is known."""
-    times = [c.time_unix_s for c in device.roofline.ceilings if c.time_unix_s > 0]
+    """Age in s of the oldest measured ceiling of a device; None where no time is known."""
+    ceilings = (c for c in device.roofline.ceilings if c.regime != "bound")
+    times = [c.time_unix_s for c in ceilings if c.time_unix_s > 0]
     return snapshot.time_unix_ns / 1e9 - min(times) if times else None
 
 

@@ -41,14 +41,20 @@ def complete(snapshot: Snapshot) -> Finding:
 def roofs(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
     """Are a device's roofs there, recent, undisturbed, and at the present clock?"""
     name, uuid = device.description.name, device.description.uuid
-    ceilings = device.roofline.ceilings
+    ceilings = [c for c in device.roofline.ceilings if c.regime != "bound"]
     if not ceilings:
         measuring = device.progress
+        bounds = len(device.roofline.ceilings)
+        title = "roofs are bounds, not measured" if bounds else "no roofs are measured"
+        evidence = f"{name}: {bounds} bounds from widths and clocks" if bounds else name
+        if measuring:
+            title = "roofs are being measured"
+            evidence = f"{name}: {measuring.done} of {measuring.total} probes"
         yield Finding(
             rule="roofs",
             status="unknown",
-            title="roofs are being measured" if measuring else "no roofs are measured",
-            evidence=f"{name}: {measuring.done} of {measuring.total} probes" if measuring else name,
+            title=title,
+            evidence=evidence,
             advice="" if measuring else how_to_measure(device),
             device=uuid,
         )
@@ -73,7 +79,7 @@ def roofs(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
         advice="roofmon calibrate measures again; stop other programs first" if doubtful else "",
         device=uuid,
     )
-    following = [c for c in ceilings if c.clock_hz and c.regime != "bound"]
+    following = [c for c in ceilings if c.clock_hz]
     clock = next((f for c in following if (f := clock_moved(device, c))), None)
     if clock is not None:
         yield clock

@@ -14,11 +14,12 @@ import numpy as np
 
 from roofmon import __version__
 from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
+from roofmon.model.device import DeviceSample
 from roofmon.model.roofline import Ceiling, Pipe
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import Column, KernelTable
 from roofmon.model.work import Quantity
-from roofmon.view import View, ViewState, build_view
+from roofmon.view import View, ViewState, build_view, device_point
 from roofmon.view.facts import missing_work, unknown_time
 
 SCHEMA = "roofmon.snapshot/1"
@@ -122,7 +123,8 @@ def _device(device: Device) -> dict[str, Any]:
     roofline = device.roofline
     return {
         **msgspec.structs.asdict(device.description),
-        "sample": None if device.sample is None else _sample(device),
+        "sample": None if device.sample is None else _sample(device.sample),
+        "point": _point(device),
         "progress": None if device.progress is None else msgspec.structs.asdict(device.progress),
         "roofline": {
             "ceilings": [ceiling_document(c) for c in roofline.ceilings],
@@ -137,11 +139,36 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def _sample(device: Device) -> dict[str, Any]:
-    assert device.sample is not None
-    sample = msgspec.structs.asdict(device.sample)
-    del sample["device"]
-    return {**sample, "missing": dict(device.sample.missing)}
+def _sample(sample: DeviceSample) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(sample)
+    del fields["device"]
+    processes = sample.processes
+    return {
+        **{k: _known(v) if isinstance(v, float) else v for k, v in fields.items()},
+        "lost": sample.lost or None,
+        "rates": None if sample.rates is None else _rates(sample.rates.items()),
+        "processes": None if processes is None else [msgspec.structs.asdict(p) for p in processes],
+        "missing": dict(sample.missing),
+    }
+
+
+def _point(device: Device) -> dict[str, Any] | None:
+    """The device's own place on its roofline; null where no device of its kind has one."""
+    point = device_point(device)
+    if point is None:
+        return None
+    return {
+        "intensity": _maybe(point.intensity),
+        "flops_per_s": _maybe(point.flops),
+        "bytes_per_s": _maybe(point.bytes_per_s),
+        "rates": _rates((pipe.key, rate) for pipe, rate in point.rates.items()),
+        "upper_bound": point.upper_bound,
+        "reason": point.why or None,
+    }
+
+
+def _rates(rates: Iterable[tuple[str, float]]) -> dict[str, float | None]:
+    return {key: _known(rate) for key, rate in rates}
 
 
 def _kernel(view: View, row: int) -> dict[str, Any]:
@@ -226,6 +253,10 @@ def _reasons(view: View, row: int) -> dict[str, str]:
 
 def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def _maybe(value: float | None) -> float | None:
+    return None if value is None else _known(value)
 
 
 def _percent(fraction: float) -> float | None:

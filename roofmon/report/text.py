@@ -16,22 +16,28 @@ from rich.text import Text
 
 from roofmon.chart import mark, render
 from roofmon.config import Config
-from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
+from roofmon.diagnosis import Finding, about, diagnose_kernel, diagnose_session
 from roofmon.model.session import Rung
 from roofmon.model.snapshot import Snapshot
 from roofmon.report.words import fitted, tidy
 from roofmon.terminal import draws_unicode
-from roofmon.units import mebibytes, percent, significant
+from roofmon.units import si
 from roofmon.view import (
     COLUMN_GAP,
+    OVERVIEW,
     View,
     ViewState,
     build_view,
     columns_for,
+    device_now,
+    device_point,
     find_device,
+    overview_cells,
+    point_text,
     row_cells,
     scene,
 )
+from roofmon.view.device_point import MARK
 
 MOST_ROWS = 20
 """Rows of the table; what is left out is counted."""
@@ -43,6 +49,7 @@ _TITLE_WIDTH = 32
 _SIGNS = {"pass": "✓", "fail": "✗", "unknown": "?"}
 _STYLES = {
     "title": "bold",
+    "accent": "bold cyan",
     "muted": "dim",
     "pass": "green",
     "fail": "red",
@@ -90,6 +97,7 @@ def render_once(
     view = build_view(snapshot, state)
     sections = [
         status_lines(view, width, unicode),
+        overview_lines(view, width, unicode),
         chart_lines(view, width, unicode),
         table_lines(view, width, unicode),
         checklist_lines(view, width, unicode),
@@ -124,21 +132,32 @@ def _device_now(view: View) -> Iterator[str]:
         return
     number = f"GPU{device.description.index} " if device.description.kind == "cuda" else ""
     yield f"{number}{device.description.name} on {view.snapshot.host}"
-    sample = device.sample
-    if sample is None:
+    yield from device_now(device)
+
+
+def overview_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """A line a device, where there are several GPUs; the one shown below is marked."""
+    devices = view.snapshot.devices
+    if sum(d.description.kind == "cuda" for d in devices) < 2:
         return
-    if sample.clock_hz:
-        yield f"{sample.clock_hz / 1e6:.0f} MHz"
-    if sample.load is not None:
-        yield f"load {percent(sample.load)}"
-    if sample.memory_used_bytes is not None:
-        total = device.description.memory_bytes
-        of = f" of {mebibytes(total)}" if total else ""
-        yield f"memory {mebibytes(sample.memory_used_bytes)}{of}"
-    if sample.temperature_c is not None:
-        yield f"{sample.temperature_c:.0f} °C"
-    if sample.power_w is not None:
-        yield f"{significant(sample.power_w)} W"
+    widths = [column.width for column in OVERVIEW]
+    widths[-1] = width - sum(widths[:-1]) - len(widths)
+
+    def row(texts: Sequence[str], lead: str) -> str:
+        cells = (
+            fitted(tidy(text, unicode), room, column.align, "…" if unicode else "...")
+            for text, column, room in zip(texts, OVERVIEW, widths, strict=False)
+        )
+        return lead + " ".join(cells)
+
+    yield _line(row([column.title for column in OVERVIEW], " "), width, unicode, "muted")
+    for device in devices:
+        lead = ">" if device is view.device else " "
+        texts = overview_cells(device)
+        if device.sample is not None and device.sample.lost:
+            yield _line(f"{row(texts[:2], lead)} {texts[-1]}", width, unicode, "error")
+        else:
+            yield _line(row(texts, lead), width, unicode)
 
 
 def chart_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
@@ -149,6 +168,7 @@ def chart_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
         for start, stop, role in runs:
             line.stylize(_STYLES.get(role, ""), start, stop)
         yield line
+    yield from _device_point_lines(view, width, unicode)
     kernels = {str(number): id_ for id_, number in view.marks.items()}
     absent: dict[str, list[str]] = {}
     for label, reason in canvas.undrawn:
@@ -159,6 +179,20 @@ def chart_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
     if absent:
         groups = (f"{' '.join(marks)} ({reason})" for reason, marks in absent.items())
         yield from _wrapped(f"not on the chart: {', '.join(groups)}", width, unicode, "muted")
+
+
+def _device_point_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """The device's own point in words, or why there is none."""
+    point = device_point(view.device) if view.device else None
+    if point is None:
+        return
+    sign = MARK if unicode else "@"
+    text = f"{sign + ' ' if point.place else ''}the device as a whole: {point_text(point)}"
+    if point.bytes_per_s is not None:
+        text += f", DRAM {si(point.bytes_per_s, 'B/s')}"
+    if point.upper_bound:
+        text += "; an upper bound: vector instructions count as FMAs, a limited clock reads high"
+    yield from _wrapped(text, width, unicode, "muted")
 
 
 def table_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
@@ -193,7 +227,7 @@ def checklist_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
             yield from _finding_lines(finding, width, unicode)
     session = [
         f
-        for f in diagnose_session(view.snapshot)
+        for f in about(view.device, diagnose_session(view.snapshot))
         if f.status != "pass" and f.rule not in ("live", "most-to-gain")
     ]
     if session:

@@ -147,7 +147,8 @@ class RoofmonApp(App[None], inherit_bindings=False):
         or was shown less than a tick ago (a fast replay)."""
         self._later = None
         consumer, now = self.feed.consumer, time.monotonic()
-        if consumer is None or not self.ready:
+        # While the app closes its screens are gone, and ticks still come.
+        if consumer is None or not (self.ready and self.is_running):
             return
         if waits(self._driver) or now < self._next_take:
             self._later = self.set_timer(max(0.05, self._next_take - now), self.take)

@@ -7,8 +7,8 @@ that has no place of its own takes turns with the chart in the upper slot (`Tab`
 
 from typing import Literal, NamedTuple
 
-PanelName = Literal["chart", "device", "checklist", "kernels"]
-PANELS: tuple[PanelName, ...] = ("chart", "kernels", "checklist", "device")
+PanelName = Literal["chart", "device", "checklist", "kernels", "devices"]
+PANELS: tuple[PanelName, ...] = ("chart", "kernels", "checklist", "device", "devices")
 """In the order of their number keys and of `Tab`."""
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
@@ -59,10 +59,10 @@ def arrange(
     upper = _upper_height(bottom - 1, framed)
     places["kernels"] = Place(0, 1 + upper, width, bottom - 1 - upper)
     if side:
-        right = min(58, max(34, width * 29 // 100))
+        right = min(58, max(36, width * 29 // 100))
         left = width - right
         device = max(min(8 if framed else 6, upper // 2), upper // 3)
-        places["chart"] = Place(0, 1, left, upper)
+        places["devices" if focus == "devices" else "chart"] = Place(0, 1, left, upper)
         places["device"] = Place(left, 1, right, device)
         places["checklist"] = Place(left, 1 + device, right, upper - device)
     else:

@@ -62,16 +62,18 @@ class Frame:
 
 def build_frame(empty: Frame, snapshot: "Snapshot", state: "ViewState") -> Frame:
     """`empty` filled with the view of `snapshot`. The first call imports numpy and what builds on it."""
-    from roofmon.diagnosis import diagnose_kernel, diagnose_session
+    from roofmon.diagnosis import about, diagnose_kernel, diagnose_session
     from roofmon.view import build_view
 
     view = build_view(snapshot, state)
-    # So that the next state, made from this one, keeps the numbers of the kernels.
-    view = replace(view, state=replace(state, marks=view.marks))
+    # So that the next state, made from this one, keeps the numbers of the kernels and the trails.
+    view = replace(view, state=replace(state, marks=view.marks, history=view.history))
     row = view.selected_row
     return replace(
         empty,
         view=view,
         findings=() if row is None else diagnose_kernel(view, row),
-        session=tuple(f for f in diagnose_session(snapshot) if f.status == "fail"),
+        session=tuple(
+            f for f in about(view.device, diagnose_session(snapshot)) if f.status == "fail"
+        ),
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from roofmon.tui.app import RoofmonApp
 
 _FIND = "ctrl+p"
+_PANEL_ACTIONS: dict[str, PanelName] = {f"panel-{name}": name for name in PANELS}
 _DEAF = "the collector cannot be reached now"
 
 
@@ -73,9 +74,8 @@ def _act_on_main(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
             step = 1 if action == "next-panel" else -1
             at = (PANELS.index(choices.focus) + step) % len(PANELS)
             app.choose(replace(choices, focus=PANELS[at]))
-        case "panel-chart" | "panel-kernels" | "panel-checklist" | "panel-device":
-            name: PanelName = next(p for p in PANELS if action == f"panel-{p}")
-            app.choose(replace(choices, focus=name))
+        case _ if action in _PANEL_ACTIONS:
+            app.choose(replace(choices, focus=_PANEL_ACTIONS[action]))
         case _ if app.frame.view is None:
             app.say("nothing to show yet: the collector is starting")
         case _:
@@ -111,8 +111,16 @@ def _act_on_view(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
             name = device_label(view.device.description)
             question = f"measure the roofs of {name} again? It will be busy"
             app.choose(replace(app.choices, question=question))
+        case "current-clock":
+            shown = not state.show_current_clock
+            app.look(replace(state, show_current_clock=shown))
+            sample = view.device.sample if view.device else None
+            if shown and not (sample and sample.clock_hz):
+                app.say("its clock is not known now: the line comes when it is")
         case _:
-            moved = next_state(action, view, screen.table.columns(), screen.table.page)
+            devices = app.choices.focus == "devices"
+            page = screen.devices.page if devices else screen.table.page
+            moved = next_state(action, view, screen.table.columns(), page, among_devices=devices)
             if moved is not None:
                 app.look(moved)
 

@@ -10,15 +10,23 @@ _ZOOM_LIMIT = 50.0
 
 
 def next_state(
-    action: str, view: View, columns: Sequence[TableColumn], page: int
+    action: str,
+    view: View,
+    columns: Sequence[TableColumn],
+    page: int,
+    *,
+    among_devices: bool = False,
 ) -> ViewState | None:
     """The state after `action`; None where the action is not about the view.
 
-    `columns` are those in sight and `page` the number of rows in sight.
+    `columns` are those in sight and `page` the number of rows in sight; `among_devices` says that up,
+    down and the like go through devices, not kernels.
     """
     state = view.state
-    last = len(view.order) - 1
-    at = view.selected_position or 0
+    devices = view.snapshot.devices
+    last, at = len(view.order) - 1, view.selected_position or 0
+    if among_devices:
+        last, at = len(devices) - 1, devices.index(view.device) if view.device else 0
     steps = {
         "down": at + 1,
         "up": at - 1,
@@ -30,7 +38,8 @@ def next_state(
     if action in steps:
         if last < 0:
             return state
-        return replace(state, selected=view.id_at(max(0, min(last, steps[action]))))
+        to = max(0, min(last, steps[action]))
+        return _at_device(view, to) if among_devices else replace(state, selected=view.id_at(to))
     moved: ViewState | None = None
     match action:
         case "sort-left" | "sort-right":
@@ -38,7 +47,9 @@ def next_state(
         case "reverse":
             moved = replace(state, reverse=not state.reverse)
         case "previous-device" | "next-device":
-            moved = _at_device(view, -1 if action == "previous-device" else 1)
+            step = -1 if action == "previous-device" else 1
+            at = devices.index(view.device) if view.device else 0
+            moved = _at_device(view, (at + step) % len(devices)) if devices else state
         case "zoom-in" | "zoom-out":
             moved = _zoomed(view, _ZOOM_STEP if action == "zoom-in" else 1 / _ZOOM_STEP)
         case "zoom-reset":
@@ -54,12 +65,10 @@ def _sorted_by_neighbour(state: ViewState, columns: Sequence[TableColumn], step:
     return replace(state, sort=ids[at], reverse=False)
 
 
-def _at_device(view: View, step: int) -> ViewState:
-    devices = view.snapshot.devices
-    if view.device is None or len(devices) < 2:
+def _at_device(view: View, at: int) -> ViewState:
+    uuid = view.snapshot.devices[at].description.uuid
+    if view.device is not None and view.device.description.uuid == uuid:
         return view.state
-    at = (devices.index(view.device) + step) % len(devices)
-    uuid = devices[at].description.uuid
     return replace(view.state, device=uuid, selected=None, zoom=1.0, centre=None, marks={})
 
 

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 
 def device_label(description: "DeviceDescription") -> str:
-    """`GPU0`, or `CPU`."""
-    return "CPU" if description.kind == "cpu" else f"GPU{description.index}"
+    """`GPU0`, `CPU`, or for a slice of a GPU `GPU0 1g.18gb`."""
+    if description.kind == "cpu":
+        return "CPU"
+    return f"GPU{description.index} {description.mig_profile or ''}".rstrip()
 
 
 def clock_time(time_unix_ns: int) -> str:
@@ -25,7 +27,7 @@ def level_shown(view: "View") -> str:
     """The memory level that the chart is drawn against."""
     if view.state.level:
         return level_label(view.state.level)
-    levels = list(view.positions.levels)
+    levels = list(view.positions.levels) or ["dram"]  # the device's own point is of DRAM
     return level_label(levels[0]) if len(levels) == 1 else "each kernel's own level"
 
 

@@ -35,9 +35,9 @@ def save_picture(
 ) -> None:
     """Run the screen headless and save what it shows to `path`.
 
-    The picture is taken `seconds` after the roofs are measured and a first kernel has run, and after
-    `keys` (named as in the settings) were pressed. Raises RoofmonError when nothing to show comes within
-    three minutes or the file cannot be written.
+    The picture is taken `seconds` after the roofs are measured and a first kernel has run or the device
+    has a point of its own, and after `keys` (named as in the settings) were pressed. Raises RoofmonError
+    when nothing to show comes within three minutes or the file cannot be written.
     """
     app = make_app(consumer, config, title=title)
     try:
@@ -92,7 +92,7 @@ def _has_something(app: RoofmonApp) -> bool:
     view = app.frame.view
     return (
         view is not None
-        and len(view.table) > 0
         and view.device is not None
         and view.device.progress is None
+        and (len(view.table) > 0 or bool(view.device.sample and view.device.sample.rates))
     )

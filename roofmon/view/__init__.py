@@ -2,17 +2,26 @@
 
 from roofmon.view.build import build_view
 from roofmon.view.columns import COLUMN_GAP, TableColumn, columns_for, row_cells, sortable_columns
+from roofmon.view.device_now import OVERVIEW, device_now, overview_cells
+from roofmon.view.device_point import DevicePoint, History, device_point, point_text
 from roofmon.view.scene import scene
 from roofmon.view.state import View, ViewState, find_device
 
 __all__ = [
     "COLUMN_GAP",
+    "OVERVIEW",
+    "DevicePoint",
+    "History",
     "TableColumn",
     "View",
     "ViewState",
     "build_view",
     "columns_for",
+    "device_now",
+    "device_point",
     "find_device",
+    "overview_cells",
+    "point_text",
     "row_cells",
     "scene",
     "sortable_columns",

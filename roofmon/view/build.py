@@ -13,6 +13,7 @@ from roofmon.model.roofline import NO_ROOFS
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import KernelTable
 from roofmon.view.columns import sort_rows
+from roofmon.view.device_point import extended
 from roofmon.view.headline import headline
 from roofmon.view.state import View, ViewState
 
@@ -37,6 +38,7 @@ def build_view(snapshot: Snapshot, state: ViewState) -> View:
         selected=None,
         marks=_number(table, by_time, state.marks, state.points),
         message="",
+        history=extended(state.history, snapshot),
         comparison=compare(state.baseline, snapshot) if differing and state.baseline else None,
     )
     passed, problem = _passing(table, state.filter)
@@ -52,12 +54,19 @@ def build_view(snapshot: Snapshot, state: ViewState) -> View:
 
 
 def _device(snapshot: Snapshot, wanted: str | None) -> Device | None:
-    """The device wanted, else the first one that has kernels, else the first one."""
+    """The device wanted, else one that has kernels, else a GPU that CUDA_VISIBLE_DEVICES leaves visible,
+    else any GPU; of those alike the first."""
     chosen = snapshot.device(wanted) if wanted else None
-    if chosen is None and len(snapshot.devices) > 1:
-        used = {d.device for d in snapshot.kernels.descriptions}
-        chosen = next((d for d in snapshot.devices if d.description.uuid in used), None)
-    return chosen or next(iter(snapshot.devices), None)
+    if chosen is not None or len(snapshot.devices) < 2:
+        return chosen or next(iter(snapshot.devices), None)
+    used = {d.device for d in snapshot.kernels.descriptions}
+
+    def rank(device: Device) -> tuple[bool, bool, bool]:
+        description = device.description
+        gpu = description.kind == "cuda"
+        return description.uuid not in used, not (gpu and description.selected), not gpu
+
+    return min(snapshot.devices, key=rank)
 
 
 def _kernels_of(snapshot: Snapshot, device: Device | None) -> KernelTable:

@@ -32,11 +32,16 @@ def is_over_roof(positions: Positions, row: int) -> bool:
     return bool(positions.low[row] > 1)
 
 
-def of_roof(fraction: float, roof: Ceiling) -> str:
+def of_roof(fraction: float, roof: Ceiling, digits: int = 3) -> str:
     """What is achieved of a roof, in the roof's unit: `1.85 of 4.39 TB/s`."""
     text = si(roof.value, roof_unit(roof))
     scale = _PREFIXES.get(text.split(" ")[1][0], 1.0)
-    return f"{significant(fraction * roof.value / scale)} of {text}"
+    return f"{significant(fraction * roof.value / scale, digits)} of {text}"
+
+
+def called(roof: Ceiling) -> str:
+    """What a percentage is of: `DRAM roof`, or `DRAM bound` where it was computed and not measured."""
+    return f"{roof.name} {'bound' if roof.regime == 'bound' else 'roof'}"
 
 
 def roof_unit(roof: Ceiling) -> str:

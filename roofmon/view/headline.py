@@ -6,7 +6,7 @@ from roofmon.model.position import Positions
 from roofmon.model.roofline import level_label
 from roofmon.model.table import Column, KernelTable
 from roofmon.units import duration, percent, si
-from roofmon.view.facts import headroom, is_over_roof, missing_work, of_roof, unknown_time
+from roofmon.view.facts import called, headroom, is_over_roof, missing_work, of_roof, unknown_time
 from roofmon.view.state import View
 
 
@@ -20,9 +20,9 @@ def headline(view: View) -> str:
     fraction = float(view.positions.fraction[row])
     if roof is None or not np.isfinite(fraction):
         return f"{name}: {_unplaced(view.table, view.positions, row)}"
-    answer = f"{name}: {percent(fraction)} of the {roof.name} roof, {of_roof(fraction, roof)}"
+    answer = f"{name}: {percent(fraction)} of the {called(roof)}, {of_roof(fraction, roof)}"
     if is_over_roof(view.positions, row):
-        return f"{answer}: over its roof, see the checklist"
+        return f"{answer}: over its {called(roof).rpartition(' ')[2]}, see the checklist"
     answer += f", headroom {headroom(fraction)}"
     missing = missing_work(view.table, row)
     return f"{answer}; its {' and '.join(missing)} are not known" if missing else answer

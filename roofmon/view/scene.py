@@ -1,13 +1,15 @@
-"""The chart of a view: roofs, the numbered kernels, and in difference mode where they came from."""
+"""The chart of a view: roofs, the device's own point, the numbered kernels, and in difference mode where
+they came from."""
 
 import numpy as np
 
 from roofmon.chart.glyphs import short_number
-from roofmon.chart.scene import Arrow, LineKind, Point, Region, Roof, Scene
+from roofmon.chart.scene import Arrow, LineKind, Point, Region, Roof, Scene, Trail
 from roofmon.chart.window import auto_window, zoom
 from roofmon.compare import places
 from roofmon.model.position import KernelClass
 from roofmon.model.roofline import LEVELS, Ceiling, Pipe, Roofline, launch_limited_flops
+from roofmon.view.device_point import MARK, device_point
 from roofmon.view.facts import how_to_measure, main_pipe
 from roofmon.view.state import View
 
@@ -17,15 +19,20 @@ _CLASS_ROLE = {
     KernelClass.LATENCY: "point.latency",
     KernelClass.UNKNOWN: "point.unknown",
 }
-_UNNUMBERED = "◉"
+_UNNUMBERED = "●"
 _ON_REQUEST = ("pcie_h2d", "pcie_d2h", "nvlink")
-"""Links are roofs only of kernels that use them; drawn always, they would stretch the chart."""
+
+_ALWAYS_BOUND = tuple(map(Pipe.parse, ("vector/fp64", "vector/fp32", "tensor/bf16", "tensor/fp8")))
+"""Pipes whose physical bound is drawn without their being used: all of them would not be readable."""
+
+_ACTIVE = 0.05
+"""Of its roof; below it a pipe counts as unused: counters move a little in any kernel."""
 
 
 def scene(view: View, unicode: bool = True) -> Scene:
     """What the chart shows of a view, each kernel at `view.state.level` or at its own main level."""
     roofs = _roofs(view)
-    points = _points(view)
+    points = (*_points(view), *_device_points(view))
     state = view.state
     window = None
     if state.zoom != 1.0:
@@ -33,6 +40,7 @@ def scene(view: View, unicode: bool = True) -> Scene:
     return Scene(
         roofs=roofs,
         points=points,
+        trails=_trails(view),
         arrows=_arrows(view),
         regions=_regions(view),
         window=window,
@@ -60,10 +68,13 @@ def _roofs(view: View) -> tuple[Roof, ...]:
     roofs = [
         _roof(ceiling, name == level)
         for name in LEVELS
-        if (ceiling := _bandwidth(roofline, name)) is not None
-        and (name not in _ON_REQUEST or name in view.positions.levels)
+        if (ceiling := _bandwidth(roofline, name)) is not None and _is_drawn(view, ceiling, level)
     ]
-    pipes = sorted({c.pipe for c in roofline.ceilings if c.pipe is not None})
+    used = {Pipe.parse(key) for key in view.table.flops} | _active(view)
+    pipes = _pipes(roofline, used)
+    at_clock = pipes if view.state.show_current_clock else []
+    # Where some pipes are in use the lines of the others would only crowd the chart.
+    at_clock = [p for p in at_clock if p in used] or at_clock
     for known in pipes:
         chosen = roofline.compute(known)
         issue = roofline.compute(known, "issue")
@@ -71,23 +82,55 @@ def _roofs(view: View) -> tuple[Roof, ...]:
             roofs.append(_roof(chosen, known == pipe))
         if issue is not None and issue is not chosen:
             roofs.append(_roof(issue, False, "dotted"))
-        if view.state.show_current_clock:
-            roofs += _at_present_clock(view, roofline, issue or chosen)
+        if known in at_clock:
+            bound = roofline.compute(known, "bound")
+            roofs += _at_present_clock(view, roofline, issue or bound or chosen, bound)
     return tuple(roofs)
 
 
+def _is_drawn(view: View, ceiling: Ceiling, level: str | None) -> bool:
+    """Links, and bounds of caches, are roofs only of kernels that use them: drawn always, they would
+    stretch the chart."""
+    name = ceiling.level
+    on_request = name in _ON_REQUEST or (ceiling.regime == "bound" and name != "dram")
+    return not on_request or name == level or name in view.positions.levels
+
+
+def _active(view: View) -> set[Pipe]:
+    """The pipes that the device's own counters see at work."""
+    point = device_point(view.device) if view.device else None
+    if view.device is None or point is None:
+        return set()
+    roofs = ((pipe, view.device.roofline.compute(pipe)) for pipe in point.rates)
+    return {pipe for pipe, roof in roofs if roof and point.rates[pipe] >= _ACTIVE * roof.value}
+
+
+def _pipes(roofline: Roofline, used: set[Pipe]) -> list[Pipe]:
+    """The pipes to draw: all that were measured; of those with a bound alone the ones that matter."""
+    return sorted(
+        {
+            c.pipe
+            for c in roofline.ceilings
+            if c.pipe is not None
+            and (c.regime != "bound" or c.pipe in _ALWAYS_BOUND or c.pipe in used)
+        }
+    )
+
+
 def _bandwidth(roofline: Roofline, level: str) -> Ceiling | None:
-    """The roof of a level for requested bytes, else for whatever is counted there."""
+    """The roof of a level for requested bytes, else for whatever is counted there; a bound at last."""
     counts = dict.fromkeys(c.counts for c in roofline.ceilings if c.level == level)
     found = (roofline.bandwidth(level, counted) for counted in ("requested", *counts))
-    return next((c for c in found if c is not None), None)
+    known = [c for c in found if c is not None]
+    return next((c for c in known if c.regime != "bound"), next(iter(known), None))
 
 
 def _emphasised(view: View) -> tuple[str | None, Pipe | None]:
-    """The level and the pipe of the selected kernel."""
+    """The level and the pipe of the selected kernel, without one those of the device as a whole."""
     row = view.selected_row
     level: str | None = view.state.level
-    pipe = None
+    point = device_point(view.device) if view.device else None
+    pipe = point.main_pipe if point else None
     if row is not None:
         level = level or view.positions.main_level(row)
         roof = view.positions.roof_of(row)
@@ -96,13 +139,14 @@ def _emphasised(view: View) -> tuple[str | None, Pipe | None]:
 
 
 def _roof(ceiling: Ceiling, emphasised: bool, line: LineKind = "solid") -> Roof:
+    bound = ceiling.regime == "bound"
     return Roof(
         kind=ceiling.kind,
         value=ceiling.value,
-        label=f"{ceiling.name} {short_number(ceiling.value)}",
+        label=f"{ceiling.name} {short_number(ceiling.value)}{' bound' if bound else ''}",
         role=_roof_role(ceiling, emphasised),
         name=ceiling.name,
-        line="dotted" if ceiling.regime == "bound" else line,
+        line="dashed" if bound else line,
         emphasised=emphasised,
         low=ceiling.ci_low,
         high=ceiling.ci_high,
@@ -117,17 +161,32 @@ def _roof_role(ceiling: Ceiling, emphasised: bool) -> str:
     return "roof.memory" if ceiling.kind == "bandwidth" else "roof.compute"
 
 
-def _at_present_clock(view: View, roofline: Roofline, ceiling: Ceiling | None) -> list[Roof]:
+def _at_present_clock(
+    view: View, roofline: Roofline, ceiling: Ceiling | None, bound: Ceiling | None
+) -> list[Roof]:
+    """The most a pipe can do at the clock of this moment."""
     sample = view.device.sample if view.device else None
-    if ceiling is None or ceiling.pipe is None or sample is None or not sample.clock_hz:
+    if ceiling is None or sample is None or not sample.clock_hz:
         return []
-    bound = roofline.compute(ceiling.pipe, "bound")
     value = roofline.at_clock(ceiling, sample.clock_hz, bound.value if bound else None)
     if value is None:
         return []
     clock = f"{sample.clock_hz / 1e6:.0f} MHz"
     label = f"{ceiling.name} {short_number(value)} at {clock}"
-    return [Roof("compute", value, label, "roof.compute", f"{ceiling.name} now", "dashed")]
+    return [Roof("compute", value, label, "roof.compute", f"{ceiling.name} now", "dotted")]
+
+
+def _device_points(view: View) -> tuple[Point, ...]:
+    """The device as a whole, where it has a place."""
+    point = device_point(view.device) if view.device else None
+    if point is None or point.place is None:
+        return ()
+    return (Point(*point.place, label=MARK, role="accent"),)
+
+
+def _trails(view: View) -> tuple[Trail, ...]:
+    places = view.history.trail(view.device.description.uuid) if view.device else ()
+    return (Trail(places),) if len(places) > 1 else ()
 
 
 def _points(view: View) -> tuple[Point, ...]:

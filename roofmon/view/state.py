@@ -12,6 +12,7 @@ from roofmon.compare import Comparison
 from roofmon.model.position import LevelPosition, Positions
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import KernelTable
+from roofmon.view.device_point import History
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,8 @@ class ViewState:
     `sort` is a column's id; `filter` a text within the name, or after `!` a regular expression;
     `selected` a kernel's id, None for the top one; `level` the memory level of the chart, None for each
     kernel's own; `points` how many kernels are numbered on the chart; `marks` the numbering of the view
-    before, so that numbers stay with their kernels; `zoom` over 1 looks closer around `centre`.
+    before, so that numbers stay with their kernels, and `history` where the devices' points were until
+    then; `zoom` over 1 looks closer around `centre`.
     """
 
     device: str | None = None
@@ -32,6 +34,7 @@ class ViewState:
     level: str | None = None
     points: int = 20
     marks: Mapping[int, int] = field(default_factory=dict)
+    history: History = field(default_factory=History)
     zoom: float = 1.0
     centre: Place | None = None
     show_current_clock: bool = False
@@ -46,7 +49,8 @@ class View:
     `table` and `positions` hold all its kernels; `order` the rows that passed the filter, in the order
     of the sort. `selected` is a kernel's id, `marks` kernel id → point number from 1. `message` says
     what to do when there is nothing to show, or what is wrong with the filter; `headline` is the answer
-    for the selected kernel. `comparison` is there in difference mode.
+    for the selected kernel. `history` has the places of the devices' points up to now; `comparison` is
+    there in difference mode.
     """
 
     snapshot: Snapshot
@@ -59,6 +63,7 @@ class View:
     marks: Mapping[int, int]
     message: str
     headline: str = ""
+    history: History = field(default_factory=History)
     comparison: Comparison | None = None
 
     @property
@@ -110,10 +115,33 @@ class View:
 
 
 def find_device(snapshot: Snapshot, wanted: str) -> str | None:
-    """The UUID of the device called `wanted`: its UUID, its number among GPUs, `cpu`; None otherwise."""
+    """The UUID of the device called `wanted`; None where none, or more than one, is.
+
+    A device is called by its number among GPUs (`cpu` for a CPU), its UUID or the beginning of it, or its
+    PCI bus id with or without the domain. Capital letters do not matter.
+    """
+    name = wanted.casefold()
+    begun = []
     for device in snapshot.devices:
         description = device.description
+        uuid = description.uuid
         number = str(description.index) if description.kind == "cuda" else "cpu"
-        if wanted in (description.uuid, number):
-            return description.uuid
-    return None
+        # A slice of a GPU shares the numbers of GPUs: it is called by its UUID.
+        if name == uuid.casefold() or (name == number and description.parent is None):
+            return uuid
+        bus = description.pci_bus_id
+        if bus and description.parent is None and _bus(name) == _bus(bus):
+            return uuid
+        if len(name) >= _LEAST_PREFIX and uuid.casefold().startswith(name):
+            begun.append(uuid)
+    return begun[0] if len(begun) == 1 else None
+
+
+_LEAST_PREFIX = len("GPU-0")
+
+
+def _bus(written: str) -> tuple[str, str]:
+    """Domain and address: `00000000:1B:00.0`, `0000:1b:00.0` and `1b:00.0` are one place."""
+    domain, _, address = written.casefold().rpartition(":")
+    domain, _, bus = domain.rpartition(":")
+    return domain.lstrip("0"), f"{bus}:{address}"

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COLUMNS, ROWS = 120, 40
-STARTED = b"roofmon"  # the first frame is the first screen that says so
 FEED = Path(__file__).with_name("feed_5000.py")
 ROOFMON = (sys.executable, "-m", "roofmon")
 FIRST_FRAME_LIMIT_S = 60.0
@@ -38,13 +37,14 @@ class Case:
 
     Processes whose command line contains `watched`, and their children, are what the screen shows, not
     what it costs. `settle_s` is how long after the first frame the measurement begins: by then the roofs
-    have been measured and every kernel has appeared.
+    have been measured and every kernel has appeared. The first frame is the first that says `started`.
     """
 
     name: str
     command: tuple[str, ...]
     watched: str
     settle_s: float
+    started: bytes = b"roofmon"
 
 
 CASES = {
@@ -183,8 +183,8 @@ def measure(case: Case, seconds: float, environment: dict[str, str]) -> Cost:
     processes = Processes(terminal.pid, case.watched)
     first_frame = screen = children = rss = rate = quit_s = None
     try:
-        terminal.pump(FIRST_FRAME_LIMIT_S, until=STARTED)
-        if STARTED in terminal.seen:
+        terminal.pump(FIRST_FRAME_LIMIT_S, until=case.started)
+        if case.started in terminal.seen:
             first_frame = time.perf_counter() - terminal.started
         terminal.pump(case.settle_s)
         before, painted, begun = processes.cpu_s(), terminal.painted, time.perf_counter()

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import CPU, NOW_NS, Kernel, Work, bandwidth, compute, device, roofline, snapshot
+from builders import CPU, NOW_NS, Kernel, Work, bandwidth, compute, device, gpu, roofline, snapshot
 
+from roofmon.model.device import DeviceProcess
 from roofmon.model.roofline import NO_ROOFS, Conditions
 from roofmon.model.session import Notice, Rung
 from roofmon.model.snapshot import Snapshot
@@ -170,3 +171,49 @@ def test_empty_and_stale() -> None:
     assert document["findings"][0]["evidence"] == "the collector died"
     two = snapshot(GEMM, replace(GEMM, device="b"), devices=[device(uuid="b"), device()])
     assert [k["device"] for k in written(two)["kernels"]] == ["b", CPU]
+
+
+def test_what_a_gpu_is_doing_and_its_own_point() -> None:
+    rates = {"dram": 2.5e12, "tensor/bf16": 480e12, "vector/fp32": 20e12}
+    known = {"clock_hz": 1.755e9, "memory_busy": 0.8, "occupancy": 0.58, "pcie_in_bytes_per_s": 2e8}
+    process = DeviceProcess(pid=815, memory_bytes=2**30, note="in another namespace")
+    missing = {"nvlink_in_bytes_per_s": "this board has no NVLink"}
+    made = gpu(rates=rates, processes=(process,), missing=missing, power_w=float("nan"), **known)
+    (found,) = written(snapshot(devices=[made]))["devices"]
+    sample = found["sample"]
+    assert {name: sample[name] for name in known} == known
+    assert sample["rates"] == rates
+    assert sample["processes"] == [
+        {
+            "pid": 815,
+            "name": "",
+            "user": "",
+            "memory_bytes": 2**30,
+            "note": "in another namespace",
+        }
+    ]
+    assert (sample["nvlink_in_bytes_per_s"], sample["missing"]) == (None, missing)
+    assert (sample["lost"], sample["power_w"]) == (None, None)
+    assert found["point"] == {
+        "intensity": 200.0,
+        "flops_per_s": 500e12,
+        "bytes_per_s": 2.5e12,
+        "rates": {"tensor/bf16": 480e12, "vector/fp32": 20e12},
+        "upper_bound": False,
+        "reason": None,
+    }
+    bounds = [c for c in found["roofline"]["ceilings"] if c["regime"] == "bound"]
+    assert [c["value"] for c in bounds if c.get("level") == "dram"] == [4.814e12]
+
+
+def test_points_that_are_missing() -> None:
+    old = gpu(missing={"rates": "no GPM before Hopper"})
+    lost = gpu(uuid="b", index=1, lost="it has fallen off the bus")
+    first, second, cpu = written(snapshot(devices=[old, lost, device()]))["devices"]
+    assert first["point"]["reason"] == "no GPM before Hopper"
+    assert {first["point"][k] for k in ("intensity", "flops_per_s", "bytes_per_s")} == {None}
+    assert (first["sample"]["rates"], first["sample"]["processes"]) == (None, None)
+    assert (second["sample"]["lost"], second["point"]["reason"]) == (
+        "it has fallen off the bus",
+    ) * 2
+    assert cpu["point"] is None

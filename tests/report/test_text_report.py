@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from builders import Kernel, Work, device, snapshot
+from builders import Kernel, Work, device, gpu, snapshot
 from rich.cells import cell_len
 
 from roofmon.chart import render
@@ -164,3 +164,48 @@ def test_words() -> None:
     assert fitted("漢字漢字", 5) == "漢字…"
     assert fitted("漢字漢字", 4) == "漢 …"
     assert fitted("abc", 0) == ""
+
+
+GEMM_RATES = {"dram": 2.5e12, "vector/fp32": 120e12, "tensor/bf16": 380e12}
+
+
+def test_one_gpu_is_told_with_its_point() -> None:
+    running = gpu(
+        rates=GEMM_RATES, clock_hz=1.755e9, power_w=698.0, power_limit_w=700.0,
+        event_reasons=("power cap",), temperature_c=54.0, load=0.96,
+    )  # fmt: skip
+    shown = text(snapshot(devices=[running]), 120)
+    # 380 of 1070 TFLOP/s.
+    assert shown.startswith(
+        "roofmon  GPU0 NVIDIA H200 on host  1755 MHz  698/700 W  power cap  54 °C  "
+        "DRAM 2.50 TB/s  tensor 36 %"
+    )
+    assert (
+        "◉ the device as a whole: ≤500 TFLOP/s bf16 at 200 FLOP/byte, DRAM 2.50 TB/s; an upper bound,"
+        in shown
+    )
+    assert "DRAM 4.81T bound" in shown
+    assert "clock limited: power cap" in shown
+    assert "state" not in shown, "one device needs no overview"
+    without = gpu(missing={"rates": "no GPM before Hopper"})
+    assert "the device as a whole: no point: no GPM before Hopper" in text(
+        snapshot(devices=[without]), 100
+    )
+
+
+@pytest.mark.parametrize("count", [2, 16])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_several_gpus_have_a_line_each(count: int, unicode: bool) -> None:
+    gpus = [
+        gpu(uuid=f"GPU-{i:04}", index=i, rates=GEMM_RATES, clock_hz=1.755e9, temperature_c=40.0 + i)
+        for i in range(count)
+    ]
+    gpus[1] = gpu(uuid="GPU-0001", index=1, lost="it has fallen off the bus")
+    shown = text(snapshot(devices=gpus), 80, unicode).splitlines()
+    assert max(cell_len(line) for line in shown) <= 80
+    header = next(i for i, line in enumerate(shown) if "DRAM/s" in line)
+    rows = shown[header + 1 : header + 1 + count]
+    assert rows[0].split()[:6] == [">", "0", "NVIDIA", "H200", "1755", "n/a"]
+    assert rows[1].rstrip() == "   1 NVIDIA H200    lost: it has fallen off the bus"
+    assert [row[1:4].strip() for row in rows] == [str(i) for i in range(count)]
+    assert any("GPU1 is lost" in line for line in shown)

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
-from roofmon.model.device import DeviceDescription, DeviceSample
+from roofmon.model.device import DeviceDescription, DeviceProcess, DeviceSample
 from roofmon.model.histogram import Histograms
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.roofline import Ceiling, LevelName, Pipe, Roofline
 from roofmon.model.session import Rung
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.stats import bin_index
-from roofmon.model.table import Column, KernelTable, WorkColumn
+from roofmon.model.table import EMPTY_TABLE, Column, KernelTable, WorkColumn
 from roofmon.model.work import Provenance
 from roofmon.stream.messages import Command
 
@@ -153,7 +154,7 @@ def snapshot(tick: int = 10, count: int = len(KERNELS), *, roofs: int = 99) -> S
 
 
 def device(roofs: int = 99) -> Device:
-    """The made-up GPU."""
+    """The made-up GPU, as a collector without counters of the whole device sees it."""
     return Device(
         DeviceDescription(
             uuid=GPU, index=0, name="NVIDIA H200", kind="cuda", cores=132,
@@ -162,10 +163,82 @@ def device(roofs: int = 99) -> Device:
         DeviceSample(
             device=GPU, time_unix_ns=START_NS, clock_hz=1.755e9, memory_clock_hz=3.201e9, load=0.96,
             memory_used_bytes=61 * 2**30, temperature_c=54.0, power_w=698.0,
-            event_reasons=("power cap",),
+            event_reasons=("power cap",), missing={"rates": "no GPM on this GPU"},
         ),
         roofline(roofs),
     )  # fmt: skip
+
+
+def bounds() -> Roofline:
+    """The physical bounds of the made-up GPU: 132 SM at 1980 MHz, 6016 bit at 3201 MHz."""
+
+    def bound(value: float, **more: object) -> Ceiling:
+        return Ceiling(
+            kind="bandwidth" if "level" in more else "compute", value=value, ci_low=value,
+            ci_high=value, regime="bound", n=0, probe="bound", **more,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    widths = {
+        "vector/fp64": 128, "vector/fp32": 256, "vector/fp16": 512, "tensor/fp64": 256,
+        "tensor/tf32": 2048, "tensor/bf16": 4096, "tensor/fp16": 4096, "tensor/fp8": 8192,
+        "tensor/int8": 8192,
+    }  # fmt: skip
+    return Roofline(
+        ceilings=(
+            bound(2 * 3.201e9 * 6016 / 8, level="dram", memory_clock_hz=3.201e9),
+            bound(128 * 132 * 1.98e9, level="l1", clock_hz=1.98e9),
+            *(
+                bound(width * 132 * 1.98e9, pipe=Pipe.parse(pipe), clock_hz=1.98e9)
+                for pipe, width in widths.items()
+            ),
+        )
+    )
+
+
+PROCESSES = (
+    DeviceProcess(pid=4711, name="train.py", user="ada", memory_bytes=58 * 2**30),
+    DeviceProcess(pid=815, memory_bytes=3 * 2**30, note="in another namespace"),
+    DeviceProcess(pid=99, name="Xorg", user="root"),
+)
+
+
+def gpu(index: int = 0, tick: int = 10, **changes: object) -> Device:
+    """One of several made-up GPUs, with counters of the whole device and bounds; its work moves on."""
+    uuid = GPU if index == 0 else f"GPU-{index:08x}"
+    swing = 1 + 0.25 * np.sin(0.11 * tick + index)
+    sample = DeviceSample(
+        device=uuid, time_unix_ns=START_NS + tick * 500_000_000, clock_hz=1.755e9,
+        memory_clock_hz=3.201e9, load=0.96, memory_busy=0.8, memory_used_bytes=61 * 2**30,
+        temperature_c=54.0 + index, power_w=698.0, power_limit_w=700.0,
+        event_reasons=("power cap",), pcie_in_bytes_per_s=0.21e9, pcie_out_bytes_per_s=0.04e9,
+        sm_busy=0.96, occupancy=0.58, processes=PROCESSES,
+        rates={
+            "dram": 2.81e12 / swing, "vector/fp64": 0.0, "vector/fp32": 4.1e12, "vector/fp16": 0.0,
+            "tensor/fp64": 0.0, "tensor/bf16": 461e12 * swing, "tensor/int8": 0.0,
+        },
+        missing={
+            "nvlink_in_bytes_per_s": "this board has no NVLink",
+            "nvlink_out_bytes_per_s": "this board has no NVLink",
+        },
+    )  # fmt: skip
+    description = DeviceDescription(
+        uuid=uuid, index=index, name="NVIDIA H200", kind="cuda", cores=132,
+        memory_bytes=141 * 2**30, cache_bytes=60 * 2**20, driver="580.159",
+        compute_capability="9.0", pci_bus_id=f"00000000:{0x1b + index:02X}:00.0",
+    )  # fmt: skip
+    return Device(description, msgspec.structs.replace(sample, **changes), bounds())
+
+
+def gpus(count: int, tick: int = 10) -> Snapshot:
+    """A host with `count` GPUs of which the fourth is lost, before any kernel is known."""
+    lost = {"lost": "GPU is lost: it has fallen off the bus"}
+    return replace(
+        snapshot(tick),
+        devices=tuple(gpu(i, tick, **(lost if i == 3 else {})) for i in range(count)),
+        kernels=EMPTY_TABLE,
+        programs={},
+        rungs=(Rung(rung="NVML", state="active"), Rung(rung="GPM", state="active")),
+    )
 
 
 def _histograms(median: np.ndarray, launches: np.ndarray) -> Histograms:

@@ -1,7 +1,8 @@
 """Shows the screen on the made-up session: for the tests in a real terminal, and for measuring.
 
-    python tests/tui/show_made_up.py [--kernels N] [--hz HZ] [--fail] [--deaf]
+    python tests/tui/show_made_up.py [--kernels N] [--gpus N] [--hz HZ] [--fail] [--deaf]
 
+`--gpus` shows a host with that many GPUs and no kernels.
 `--fail` makes all ticks from the third on such that the screen cannot be built; `--deaf` a consumer that
 takes for ever to close.
 """
@@ -26,6 +27,7 @@ def main() -> int:
     """Run the screen; returns its exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kernels", type=int, default=13)
+    parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--hz", type=float, default=2.0)
     parser.add_argument("--unicode", default="auto")
     parser.add_argument("--theme", default="roofmon-dark")
@@ -54,12 +56,12 @@ def main() -> int:
                 time.sleep(3600)
 
         def _run(self) -> None:
-            from made_up import snapshot
+            from made_up import gpus, snapshot
 
             tick = 0
             while not self._ended.wait(1 / args.hz):
                 tick += 1
-                made = snapshot(tick, args.kernels)
+                made = gpus(args.gpus, tick) if args.gpus else snapshot(tick, args.kernels)
                 if args.fail and tick >= 3:
                     made = replace(made, kernels=None)
                 self.snapshot, self.state = made, ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from made_up import Source, snapshot
+from made_up import Source, gpus, snapshot
 
 from roofmon.config import Config
 from roofmon.errors import RoofmonError
@@ -46,3 +46,13 @@ def test_a_picture_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RoofmonError, match="cannot be written"):
         save_picture(Ticking, Config(), tmp_path / "file" / "screen.svg", seconds=0.1)  # type: ignore[arg-type]
+
+
+def test_a_picture_of_a_gpu_needs_no_kernel(tmp_path: Path) -> None:
+    class OnlyGpus(Source):
+        def start(self) -> None:
+            self.publish(gpus(1))
+
+    path = tmp_path / "gpu.svg"
+    save_picture(OnlyGpus, Config(unicode="on"), path, (120, 36), seconds=0.1)  # type: ignore[arg-type]
+    assert "1.07P" in path.read_text()

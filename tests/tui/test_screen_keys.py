@@ -92,11 +92,13 @@ async def test_panels_take_turns_where_they_do_not_fit(open_screen: OpenScreen) 
         assert "of 4.39 TB/s; headroom 1.2×" in shown.rows[2]
         assert "▸①" in shown.text
         await shown.press("4")
-        assert "memory" in shown.rows[2]
+        assert shown.rows[1].startswith(" busy ")
+        await shown.press("tab")
+        assert shown.rows[1].split()[:4] == ["#", "device", "MHz", "W"]
         await shown.press("tab")  # to the chart again
         assert "DRAM 4.39T" in shown.text
-        await shown.press("shift+tab")
-        assert "memory" in shown.rows[2]
+        await shown.press("shift+tab", "shift+tab")
+        assert shown.rows[1].startswith(" busy ")
         await shown.press("2")
         assert "DRAM 4.39T" in shown.text
 

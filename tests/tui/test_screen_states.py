@@ -147,7 +147,7 @@ async def test_missing_numbers_are_na_with_the_reason(open_screen: OpenScreen) -
     made = replace(snapshot(), devices=(replace(found, sample=sample),))
     async with open_screen(120, 40, first=made) as shown:
         assert "n/a (no sensor)" in shown.row("│ power ")
-        assert "n/a" in shown.row("│ load ")
+        assert "n/a" in shown.row("│ SM ")
         assert "load" not in shown.rows[0]
         assert " 0 %" not in shown.rows[0]
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import COPY, CPU, GEMM, SNAPSHOT, Kernel, device, snapshot
+from builders import COPY, CPU, GEMM, GPU, SNAPSHOT, SOFTMAX, Kernel, device, gpu, snapshot
 
 from roofmon.model.roofline import NO_ROOFS
-from roofmon.model.snapshot import Snapshot
+from roofmon.model.snapshot import Device, Snapshot
 from roofmon.view import View, ViewState, build_view, columns_for, find_device, row_cells, scene
 
 
@@ -130,6 +130,53 @@ def test_only_the_kernels_of_the_device() -> None:
     assert find_device(both, "cpu") == "empty"
     assert find_device(both, "gpu-b") == "gpu-b"
     assert find_device(both, "auto") is None
+
+
+def test_a_device_by_number_uuid_its_beginning_or_its_place_on_the_bus() -> None:
+    gpus = [
+        gpu(uuid="GPU-1a2b-x", index=0, about={"pci_bus_id": "00000000:1B:00.0"}),
+        gpu(uuid="GPU-1a3c-y", index=1, about={"pci_bus_id": "00000001:1B:00.0"}),
+        gpu(uuid="MIG-77", index=0, about={"parent": "GPU-1a2b-x", "mig_profile": "1g.18gb"}),
+    ]
+    host = snapshot(devices=[device(), *gpus])
+    for wanted, expected in {
+        "0": "GPU-1a2b-x",
+        "1": "GPU-1a3c-y",
+        "2": None,
+        "GPU-1A2B": "GPU-1a2b-x",
+        "gpu-1a": None,  # two begin with it
+        "GPU-1a3c-y": "GPU-1a3c-y",
+        "MIG-77": "MIG-77",
+        "00000000:1b:00.0": "GPU-1a2b-x",
+        "0000:1B:00.0": "GPU-1a2b-x",
+        "1b:00.0": "GPU-1a2b-x",
+        "1:1b:00.0": "GPU-1a3c-y",
+        "cpu": CPU,
+        "": None,
+        "auto": None,
+    }.items():
+        assert find_device(host, wanted) == expected, wanted
+
+
+def test_the_device_shown_at_first() -> None:
+    hidden, visible = gpu(uuid="GPU-a", about={"selected": False}), gpu(uuid="GPU-b", index=1)
+
+    def first(*devices: Device, kernels: tuple[Kernel, ...] = ()) -> str:
+        shown = build_view(snapshot(*kernels, devices=devices), ViewState()).device
+        assert shown is not None
+        return shown.description.uuid
+
+    assert first(device(), hidden, visible) == "GPU-b"
+    assert first(device(), hidden) == "GPU-a"
+    assert first(device()) == CPU
+    assert first(device(), hidden, visible, kernels=(replace(GEMM, device="GPU-a"),)) == "GPU-a"
+    assert first(device(), hidden, visible, kernels=(GEMM,)) == CPU
+
+
+def test_percentages_of_a_bound_say_so() -> None:
+    view = build_view(snapshot(replace(SOFTMAX, device=GPU), devices=[gpu()]), ViewState())
+    # 1.069 GB in 577.7 µs is 1.85 TB/s of 4.814.
+    assert view.headline.startswith("softmax: 38 % of the DRAM bound, 1.85 of 4.81 TB/s")
 
 
 def test_five_thousand_kernels_are_quick() -> None:

@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import pytest
 from builders import (
+    BOUNDS,
     COPY,
     CPU,
     GEMM,
+    GPU,
     H200,
     SNAPSHOT,
     Kernel,
     bandwidth,
     compute,
     device,
+    gpu,
     roofline,
     snapshot,
 )
@@ -21,6 +24,7 @@ from roofmon.chart import render
 from roofmon.chart.scene import Arrow
 from roofmon.model.roofline import NO_ROOFS, Latency
 from roofmon.model.session import Progress
+from roofmon.model.snapshot import Device
 from roofmon.view import ViewState, build_view, scene
 
 
@@ -67,7 +71,7 @@ def test_roofs_at_the_present_clock() -> None:
     roofs = roofline(bandwidth(4e12), compute(60e12, clock_hz=2e9))
     running = device(roofs, clock_hz=1.5e9)
     view = build_view(snapshot(GEMM, devices=[running]), ViewState(show_current_clock=True))
-    (line,) = (roof for roof in scene(view).roofs if roof.line == "dashed")
+    (line,) = (roof for roof in scene(view).roofs if roof.line == "dotted")
     assert line.value == pytest.approx(45e12)
     assert line.label == "fp32 45T at 1500 MHz"
     # No clock, no line.
@@ -115,3 +119,56 @@ def test_arrows_from_the_baseline() -> None:
     )
     unmoved = build_view(SNAPSHOT, ViewState(baseline=SNAPSHOT, difference=True))
     assert scene(unmoved).arrows == ()
+
+
+def test_bounds_are_dashed_and_named_until_there_is_a_measured_roof() -> None:
+    view = build_view(snapshot(devices=[gpu()]), ViewState())
+    roofs = {roof.label: roof for roof in scene(view).roofs}
+    # Of tf32 and fp16 vector, idle and with a bound alone, there is no line; nor of L1.
+    assert list(roofs) == [
+        "DRAM 4.81T bound",
+        "bf16 1.07P bound",
+        "fp32 67T bound",
+        "fp64 33.5T bound",
+    ]
+    assert {roof.line for roof in roofs.values()} == {"dashed"}
+    measured = roofline(*BOUNDS.ceilings, bandwidth(4.39e12), compute(753e12, "tensor/bf16"))
+    roofs = {
+        r.label: r for r in scene(build_view(snapshot(devices=[gpu(measured)]), ViewState())).roofs
+    }
+    assert list(roofs) == ["DRAM 4.39T", "bf16 753T", "fp32 67T bound", "fp64 33.5T bound"]
+    assert roofs["DRAM 4.39T"].line == roofs["bf16 753T"].line == "solid"
+
+
+def test_bounds_of_pipes_and_caches_in_use_are_drawn_too() -> None:
+    # 10 of 134 TFLOP/s is 7 %, 10 of 535 is 2 %.
+    busy = gpu(rates={"dram": 1e12, "vector/fp16": 10e12, "tensor/tf32": 10e12})
+    names = {roof.name for roof in scene(build_view(snapshot(devices=[busy]), ViewState())).roofs}
+    assert names == {"DRAM", "bf16", "fp32", "fp64", "fp16 vector"}
+    used = Kernel(flops={"tensor/tf32": 1e9}, bytes={"l1": 1e6}, device=GPU)
+    names = {
+        roof.name for roof in scene(build_view(snapshot(used, devices=[gpu()]), ViewState())).roofs
+    }
+    assert names == {"DRAM", "L1", "bf16", "fp32", "fp64", "tf32"}
+
+
+def test_bounds_at_the_present_clock() -> None:
+    def lines(found: Device) -> list[str]:
+        view = build_view(snapshot(devices=[found]), ViewState(show_current_clock=True))
+        return [roof.label for roof in scene(view).roofs if roof.line == "dotted"]
+
+    # 1070 × 1.5 / 2; of idle pipes there is no line while another one works.
+    assert lines(gpu(clock_hz=1.5e9, rates={"dram": 1e12, "tensor/bf16": 4e14})) == [
+        "bf16 802T at 1500 MHz"
+    ]
+    assert len(lines(gpu(clock_hz=1.5e9))) == 3
+    assert lines(gpu()) == []
+    # A measured issue rate is scaled, up to the bound: 866 × 2 / 1.755 = 987; a GEMM never is.
+    measured = roofline(
+        *BOUNDS.ceilings,
+        compute(753e12, "tensor/bf16", clock_hz=1.755e9),
+        compute(866e12, "tensor/bf16", regime="issue", clock_hz=1.755e9),
+    )
+    rates = {"dram": 1e12, "tensor/bf16": 4e14}
+    assert "bf16 987T at 2000 MHz" in lines(gpu(measured, clock_hz=2e9, rates=rates))
+    assert "bf16 1.07P at 2500 MHz" in lines(gpu(measured, clock_hz=2.5e9, rates=rates))

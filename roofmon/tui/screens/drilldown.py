@@ -123,7 +123,8 @@ def _met(achieved: float, unit: str, roof: "Ceiling | None") -> tuple[str, str, 
         return "not measured", "", ""
     share = achieved / roof.value
     room = f"{significant(1 / share, 2)}×" if share > 0 else NOT_AVAILABLE
-    return f"{roof.name} {si(roof.value, unit)}", percent(share), room
+    bound = " bound" if roof.regime == "bound" else ""
+    return f"{roof.name} {si(roof.value, unit)}{bound}", percent(share), room
 
 
 def _placed(name: str, cells: str, roof: "Ceiling | None", binding: "Ceiling | None") -> Line:

@@ -11,8 +11,15 @@ from roofmon.tui.strips import Line, wrapped
 _MEANINGS = (
     ("①", "point.memory", "a kernel on the chart, numbered as in the table; up is faster, right is more "
      "FLOPs for each byte"),
-    ("╱", "roof.memory", "the slanted roofs are memory bandwidths, the flat ones pipes, all measured on "
+    ("◉", "accent", "the GPU as a whole, and dots where it was in the last minute: FLOP/s over all pipes "
+     "and bytes of DRAM, from its own counters, of all programs on it. An upper bound (≤): its counter of "
+     "fp32, fp64 and fp16 takes every instruction for an FMA; tensor work counts at the width of bf16, of "
+     "which tf32 does half and fp8 twice as much"),
+    ("╱", "roof.memory", "the slanted roofs are memory bandwidths, the flat ones pipes, measured on "
      "this device; a kernel can be below its roof, not above"),
+    ("bound", "roof.bound", "dashed: a limit computed from widths and clocks, not measured; nothing can "
+     "pass it"),
+    ("at … MHz", "roof.compute", "dotted, with c: the most a pipe can issue at the clock of this moment"),
     ("of roof", "", "what a kernel achieves of the roof that binds it; 50 % means that it could run in "
      "half the time"),
     ("memory", "point.memory", "limited by bytes: move fewer, or reuse them"),

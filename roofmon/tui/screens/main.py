@@ -14,6 +14,7 @@ from roofmon.tui.screens.base import RoofScreen
 from roofmon.tui.strips import Line
 from roofmon.tui.widgets.checklist_panel import CheckLine, ChecklistPanel
 from roofmon.tui.widgets.device_panel import DevicePanel
+from roofmon.tui.widgets.devices_panel import DevicesPanel
 from roofmon.tui.widgets.kernel_table import KernelTable
 from roofmon.tui.widgets.lines import Lines
 from roofmon.tui.widgets.panel import Panel
@@ -41,6 +42,7 @@ class MainScreen(RoofScreen):
             StatusLine(palette, frame, id="status"),
             RooflineChart(palette, frame, id="chart"),
             DevicePanel(palette, frame, id="device"),
+            DevicesPanel(palette, frame, id="devices"),
             ChecklistPanel(palette, frame, id="checklist"),
             KernelTable(palette, frame, id="kernels"),
             CheckLine(palette, frame, id="check"),
@@ -56,6 +58,20 @@ class MainScreen(RoofScreen):
     def table(self) -> KernelTable:
         """The kernel table."""
         return self.query_one(KernelTable)
+
+    @property
+    def devices(self) -> DevicesPanel:
+        """The overview of all devices."""
+        return self.query_one(DevicesPanel)
+
+    def act(self, action: str) -> bool:
+        """Scroll the device's panel where it has the whole window."""
+        choices = self.shown.choices
+        return (
+            choices.full
+            and choices.focus == "device"
+            and self.query_one(DevicePanel).scroll_by(action)
+        )
 
     def on_resize(self, event: Resize) -> None:
         """Place everything anew."""

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, ClassVar
 from roofmon.tui.arrangement import PanelName
 from roofmon.tui.frame import Frame
 from roofmon.tui.names import device_label
-from roofmon.tui.strips import Line, bar, wrapped
+from roofmon.tui.strips import Line, wrapped
+from roofmon.tui.widgets.device_lines import device_lines
 from roofmon.tui.widgets.panel import Panel
 from roofmon.tui.widgets.sources import RUNG_MARKS, roofs_age
-from roofmon.units import NOT_AVAILABLE, mebibytes, percent, si, significant
+from roofmon.units import si
 
 if TYPE_CHECKING:
-    from roofmon.model.device import DeviceSample
     from roofmon.model.snapshot import Device, Snapshot
-
-_BAR = 6
 
 
 class DevicePanel(Panel):
-    """The most telling lines first: in the small panel only they are seen."""
+    """The most telling lines first: the small panel shows only them, full screen all, to scroll."""
 
     panel: ClassVar[PanelName] = "device"
+    _from = 0
+    _room = 1
 
     def title(self, frame: Frame) -> str:
         """The device's name."""
@@ -35,49 +35,38 @@ class DevicePanel(Panel):
         if frame.view is None or frame.view.device is None:
             return [[(" no device yet", "muted")]]
         snapshot, device = frame.view.snapshot, frame.view.device
-        return [
-            *_now(device),
+        full = frame.choices.full
+        found = [
+            *device_lines(device, width, full=full),
             *_programs(snapshot, width),
             *_sources(snapshot, width),
             *_roofs(snapshot, device),
+            *(_identity(device, width) if full else ()),
         ]
+        if not full or len(found) <= height:
+            self._from = 0
+            return found
+        self._room = max(1, height - 1)
+        self._from = max(0, min(self._from, len(found) - self._room))
+        below = len(found) - self._from - self._room
+        more = f" {below} lines below, j scrolls" if below > 0 else " the end, k scrolls back"
+        return [*found[self._from : self._from + self._room], [(more, "muted")]]
 
-
-def _now(device: "Device") -> Iterator[Line]:
-    sample, memory = device.sample, device.description.memory_bytes
-    if sample is None:
-        yield [(" nothing was sampled yet", "muted")]
-        return
-    yield _share("load", sample.load, "", _why(sample, "load"))
-    used = sample.memory_used_bytes
-    share = used / memory if used is not None and memory else None
-    text = f"{significant((used or 0) / 2**30)} of {mebibytes(memory)}"
-    yield _share("memory", share, text, _why(sample, "memory_used_bytes"))
-    clock = f"{sample.clock_hz / 1e6:.0f} MHz" if sample.clock_hz else _why(sample, "clock_hz")
-    if sample.memory_clock_hz:
-        clock += f", memory {sample.memory_clock_hz / 1e6:.0f}"
-    yield _fact("clock", clock)
-    power = f"{sample.power_w:.0f} W" if sample.power_w is not None else _why(sample, "power_w")
-    heat = sample.temperature_c
-    warmth = f"{heat:.0f} °C" if heat is not None else _why(sample, "temperature_c")
-    yield _fact("power", f"{power}, {warmth}")
-    if sample.event_reasons is not None:
-        yield _fact("limits", ", ".join(sample.event_reasons) or "the clock is not held back")
-
-
-def _why(sample: "DeviceSample", field: str) -> str:
-    reason = sample.missing.get(field, "")
-    return f"{NOT_AVAILABLE} ({reason})" if reason else NOT_AVAILABLE
-
-
-def _fact(name: str, text: str) -> Line:
-    return [(f" {name:<7}", "muted"), (text, "")]
-
-
-def _share(name: str, share: float | None, text: str, why: str) -> Line:
-    if share is None:
-        return _fact(name, why)
-    return [(f" {name:<7}", "muted"), (bar(share, _BAR), "bar"), (f" {text or percent(share)}", "")]
+    def scroll_by(self, action: str) -> bool:
+        """Scroll for one of the actions that move; False for others."""
+        steps = {
+            "down": 1,
+            "up": -1,
+            "page-down": self._room,
+            "page-up": -self._room,
+            "first": -(10**9),
+            "last": 10**9,
+        }
+        if action not in steps:
+            return False
+        self._from += steps[action]
+        self.show(self.shown)
+        return True
 
 
 def _programs(snapshot: "Snapshot", width: int) -> list[Line]:
@@ -101,11 +90,33 @@ def _roofs(snapshot: "Snapshot", device: "Device") -> Iterator[Line]:
         yield [(f" {age}", "")]
     for ceiling in device.roofline.ceilings:
         unit = "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"
+        value = f"{si(ceiling.value, unit):>13}"
+        name = (f"   {ceiling.name:<12}", "muted")
+        if ceiling.regime == "bound":
+            yield [name, (f"{value} {'':9}", ""), ("bound, not measured", "muted")]
+            continue
         spread = (ceiling.ci_high - ceiling.ci_low) / 2 / ceiling.value * 100
         flags = f" {', '.join(ceiling.flags)}" if ceiling.flags else ""
         yield [
-            (f"   {ceiling.name:<12}", "muted"),
-            (f"{si(ceiling.value, unit):>13} ± {spread:.1f} %  ", ""),
+            name,
+            (f"{value} ± {spread:.1f} %  ", ""),
             (f"{ceiling.regime} {ceiling.probe} n={ceiling.n}", "muted"),
             (flags, "warning"),
         ]
+
+
+def _identity(device: "Device", width: int) -> list[Line]:
+    description = device.description
+    facts = [
+        f"compute capability {description.compute_capability}"
+        if description.compute_capability
+        else "",
+        f"{description.cores} {'cores' if description.kind == 'cpu' else 'SMs'}"
+        if description.cores
+        else "",
+        f"driver {description.driver}" if description.driver else "",
+        f"PCI {description.pci_bus_id}" if description.pci_bus_id else "",
+        f"MIG {description.mig_profile} of {description.parent}" if description.parent else "",
+        description.uuid,
+    ]
+    return wrapped(" · ".join(fact for fact in facts if fact), width, "muted", " ")

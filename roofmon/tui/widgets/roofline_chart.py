@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from roofmon.tui.arrangement import PanelName
 from roofmon.tui.frame import Frame
-from roofmon.tui.names import level_shown
-from roofmon.tui.strips import Line
+from roofmon.tui.names import device_label, level_shown
+from roofmon.tui.strips import Line, cells, fitted
 from roofmon.tui.widgets.panel import Panel
 
 
@@ -26,8 +26,23 @@ class RooflineChart(Panel):
         return f"roofline ─ {stale}{level_shown(frame.view)}"
 
     def note(self, frame: Frame) -> str:
-        """Kernels that cannot be placed: they are in the table only."""
-        return f"{self._placeless} not placed: work unknown" if self._placeless else ""
+        """The device's own point, and kernels that cannot be placed: they are in the table only."""
+        placeless = f"{self._placeless} not placed: work unknown" if self._placeless else ""
+        device = frame.view.device if frame.view else None
+        if device is None:
+            return placeless
+        from roofmon.view.device_point import MARK, device_point, point_text
+
+        point = device_point(device)
+        if point is None:
+            return placeless
+        mark = MARK if self.palette.unicode else "@"
+        own = (
+            f"{mark if point.place else ''} {device_label(device.description)} {point_text(point)}"
+        )
+        both = f"{own} · {placeless}" if placeless else own
+        room = self.size.width - cells(self.title(frame)) - len("┌    ──┐")
+        return (both if cells(both) <= room else fitted(own, min(room, cells(own)))).strip()
 
     def content(self, frame: Frame, width: int, height: int) -> Sequence[Line]:
         """The chart in cells, from the last time where it would be the same."""

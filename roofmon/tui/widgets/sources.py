@@ -126,8 +126,11 @@ def _sources(snapshot: "Snapshot", device: "Device | None", width: int) -> list[
 
 
 def roofs_age(snapshot: "Snapshot", device: "Device") -> str:
-    """`roofs measured 3 h ago`, by the oldest; "" where that is not known."""
+    """`roofs measured 3 h ago`, by the oldest, or that they are bounds; "" where that is not known."""
     from roofmon.diagnosis.roofs import oldest_s
 
+    ceilings = device.roofline.ceilings
+    if ceilings and all(c.regime == "bound" for c in ceilings):
+        return "roofs: bounds, not measured"
     oldest = oldest_s(device, snapshot)
     return "" if oldest is None else f"roofs measured {age(oldest)} ago"

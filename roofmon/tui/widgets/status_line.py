@@ -7,7 +7,6 @@ from roofmon.tui.frame import Frame
 from roofmon.tui.names import clock_time, device_label
 from roofmon.tui.strips import Line, Piece, bar, fitted, spread, width_of
 from roofmon.tui.widgets.lines import Lines
-from roofmon.units import percent, significant
 
 if TYPE_CHECKING:
     from roofmon.model.snapshot import Device
@@ -25,7 +24,9 @@ class StatusLine(Lines):
         if view is None or frame.state:
             return [_trouble(left, frame, width)]
         right = _right(frame, view)
-        facts = device_facts(view.device) if view.device else []
+        facts = _device_facts(view.device) if view.device else []
+        if view.device and view.device.sample and view.device.sample.lost:
+            return [[*left, (fitted("  ".join(facts), width - width_of(left)), "error")]]
         room = width - width_of(left) - width_of(right) - 2
         if facts and room < len(facts[0]) and not _is_urgent(frame):
             right, room = [], width - width_of(left)
@@ -71,23 +72,9 @@ def _right(frame: Frame, view: "View") -> list[Piece]:
     return [(f"attached: {name} {pid}{more} ", "")]
 
 
-def device_facts(device: "Device") -> list[str]:
-    """What there is to say about a device, the most telling first; what is not known is left out."""
-    facts = [f"{device_label(device.description)} {device.description.name}"]
-    sample = device.sample
-    if sample is None:
-        return facts
-    if sample.clock_hz is not None:
-        facts.append(f"{sample.clock_hz / 1e6:.0f} MHz")
-    if sample.load is not None:
-        facts.append(f"load {percent(sample.load)}")
-    if sample.power_w is not None:
-        facts.append(f"{sample.power_w:.0f} W")
-    if sample.temperature_c is not None:
-        facts.append(f"{sample.temperature_c:.0f} °C")
-    if sample.event_reasons:
-        facts.append(", ".join(sample.event_reasons))
-    if sample.memory_used_bytes is not None and device.description.memory_bytes:
-        used, total = sample.memory_used_bytes / 2**30, device.description.memory_bytes / 2**30
-        facts.append(f"memory {significant(used)} of {significant(total)} GiB")
-    return facts
+def _device_facts(device: "Device") -> list[str]:
+    """The device by name, then what it is doing, the most telling first."""
+    from roofmon.view import device_now
+
+    description = device.description
+    return [f"{device_label(description)} {description.name}", *device_now(device)]
