@@ -181,7 +181,7 @@ def test_one_gpu_is_told_with_its_point() -> None:
         "DRAM 2.50 TB/s  tensor 36 %"
     )
     assert (
-        "◉ the device as a whole: ≤500 TFLOP/s bf16 at 200 FLOP/byte, DRAM 2.50 TB/s; an upper bound,"
+        "◉ the device as a whole: ≤500 TFLOP/s bf16 at 200 FLOP/byte, DRAM 2.50 TB/s; an upper bound"
         in shown
     )
     assert "DRAM 4.81T bound" in shown
