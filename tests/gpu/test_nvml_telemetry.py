@@ -128,7 +128,8 @@ def test_it_is_small_and_cheap(worker: Worker, gpu: DeviceDescription) -> None:
     resident = process.memory_info().rss / 2**20
     print(f"{share:.2%} of a core for {gpus} GPUs at 2 Hz, {resident:.0f} MiB")
     assert not any("numpy" in mapping.path for mapping in process.memory_maps())
-    assert resident < 40 + 4 * (gpus - 1)
+    # About half of it is the driver library.
+    assert resident < 64 + 4 * (gpus - 1)
     assert share <= 0.02 * gpus
 
 
