@@ -15,16 +15,16 @@ from roofmon.model.snapshot import Device, Snapshot
 from roofmon.stream.consumer import Consumer
 
 COLLECTOR = (
-    *(sys.executable, "-m", "roofmon.collector", "--device", "auto"),
+    *(sys.executable, "-m", "roofmon.collector"),
     *("--interval", "0.1", "--no-calibration"),
 )
 
 
 class Watched:
-    """A collector that sees the double."""
+    """A running collector."""
 
-    def __init__(self) -> None:
-        self.consumer = Consumer(COLLECTOR, lambda: None)
+    def __init__(self, *extra: str) -> None:
+        self.consumer = Consumer((*COLLECTOR, *extra), lambda: None)
         self.consumer.start()
 
     def until(self, condition: Callable[[Snapshot], bool], timeout_s: float = 15) -> Snapshot:

@@ -55,9 +55,12 @@ def _measure(args: argparse.Namespace) -> int:
 
     from roofmon.calibration.client import run_worker
     from roofmon.cli.session import open_log
+    from roofmon.collector.rungs import nvidia_gpu_present
     from roofmon.report.calibration import calibration_json, calibration_table
     from roofmon.stream.messages import Message, NoticeMessage, ProgressMessage
 
+    if args.device == "auto" and nvidia_gpu_present():
+        print("roofmon: this version measures no GPU roofs yet: measuring the CPU", file=sys.stderr)
     arguments = [f"--probe={name}" for name in args.probe]
     arguments += [f"--{name}" for name in ("quick", "thorough") if getattr(args, name)]
     arguments += [] if args.cached else ["--refresh"]

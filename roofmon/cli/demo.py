@@ -11,7 +11,9 @@ from roofmon.cli.session import Source, add_view_arguments, collector_command, s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon demo`."""
     add_view_arguments(parser)
-    parser.add_argument("--device", help="cpu or auto; the configuration's if not given")
+    parser.add_argument(
+        "--device", help="the one shown first: cpu, a GPU's number, UUID or PCI id, or auto"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

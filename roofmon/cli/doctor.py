@@ -9,8 +9,11 @@ import importlib.util
 import json
 import os
 import platform
+import select
 import shutil
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +25,7 @@ from roofmon.errors import ExitCode, RoofmonError
 from roofmon.resources import cache_dir, config_dir, log_path, probes_dir, runtime_dir, themes_dir
 
 _PACKAGES = ("textual", "rich", "plotext", "numpy", "msgspec", "psutil")
+_GPU_PATIENCE_S = 10.0
 _MARK = {"ok": "✓", "optional": "–", "problem": "✗"}
 
 
@@ -82,19 +86,44 @@ def _terminal() -> Iterator[Check]:
 
 
 def _devices() -> Iterator[Check]:
-    from roofmon.collector.rungs import nvidia_gpu_present
     from roofmon.telemetry.host import describe_cpu
 
     cpu = describe_cpu()
     cache = f"{cpu.cache_bytes / 2**20:.0f} MiB" if cpu.cache_bytes else "unknown"
     yield Check("CPU", "ok", f"{cpu.name}, {cpu.cores} cores, last-level cache {cache}")
-    if nvidia_gpu_present():
-        yield Check("NVIDIA GPU", "optional", "present; this version does not read GPUs yet")
-        if importlib.util.find_spec("cupy") is None:
-            fix = "pip install 'roofmon[cuda13]' (or cuda12) lets the demo run on the GPU"
-            yield Check("CuPy", "optional", "not installed", fix)
-    else:
-        yield Check("NVIDIA GPU", "optional", "none found: the CPU is shown")
+    yield from _gpus()
+
+
+def _gpus() -> Iterator[Check]:
+    """What the telemetry worker finds; asked in its own process, since a driver call may hang."""
+    from roofmon.collector.host_state import HostState
+    from roofmon.collector.rungs import nvidia_gpu_present
+    from roofmon.collector.workers import start_process
+
+    host = HostState(lambda message: None)
+    worker = start_process("roofmon.telemetry.worker", ["--device", "nvidia"], subprocess.DEVNULL)
+    end = time.monotonic() + _GPU_PATIENCE_S
+    while time.monotonic() < end and not (host.gpus and host.gpus.keys() <= host.samples.keys()):
+        if select.select([worker.fileno()], [], [], 0.2)[0]:
+            messages = worker.receive()
+            if messages is None:
+                break
+            for message in messages:
+                host.take(message)
+    worker.end()
+    present = nvidia_gpu_present()
+    for notice in host.notices:
+        yield Check("NVIDIA GPU", "problem" if present else "optional", notice.what, notice.fix)
+    if present and not host.gpus and not host.notices:
+        yield Check("NVIDIA GPU", "problem", "the driver does not answer", "see nvidia-smi")
+    for uuid, gpu in host.gpus.items():
+        sample = host.samples.get(uuid)
+        point = sample.missing.get("rates", "") if sample else "no sample yet"
+        live = f"no live point ({point})" if point else "live point by GPM"
+        yield Check(f"GPU {gpu.index}", "ok", f"{gpu.name}, {uuid}, driver {gpu.driver}, {live}")
+    if host.gpus and importlib.util.find_spec("cupy") is None:
+        fix = "pip install 'roofmon[cuda13]' (or cuda12) lets the demo run on the GPU"
+        yield Check("CuPy", "optional", "not installed", fix)
 
 
 def _files() -> Iterator[Check]:

@@ -12,7 +12,9 @@ from roofmon.cli.session import Source, add_view_arguments, collector_command, s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon` and `roofmon live`."""
     add_view_arguments(parser)
-    parser.add_argument("--device", help="cpu or auto; the configuration's if not given")
+    parser.add_argument(
+        "--device", help="the one shown first: cpu, a GPU's number, UUID or PCI id, or auto"
+    )
     parser.add_argument(
         "--collector",
         metavar="COMMAND",

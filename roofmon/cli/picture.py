@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="draw this recording")
     parser.add_argument("--theme", help="a theme by name")
-    parser.add_argument("--device", help="cpu or auto")
+    parser.add_argument(
+        "--device", help="the one shown: cpu, a GPU's number, UUID or PCI id, or auto"
+    )
     parser.add_argument("--config", type=Path, help="another configuration file")
 
 

@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon record`."""
     parser.add_argument("file", type=Path, help="a new file; nothing is overwritten")
     parser.add_argument("--seconds", type=float, help="how long; until Ctrl-C if not given")
-    parser.add_argument("--device", help="cpu or auto; the configuration's if not given")
+    parser.add_argument(
+        "--device", help="the one shown first: cpu, a GPU's number, UUID or PCI id, or auto"
+    )
     parser.add_argument("--demo", action="store_true", help="record the bundled workload")
     parser.add_argument("--config", type=Path, help="another configuration file")
     parser.add_argument("--collector", metavar="COMMAND", help="record the stream of this command")

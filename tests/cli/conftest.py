@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nvml_double import nvml, nvml_libraries
 
 from roofmon.resources import probes_dir
+
+__all__ = ["nvml", "nvml_libraries"]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nvml_double import NvmlDouble
+from nvml_scenarios import gpu_uuid, h200
+
 Run = Callable[..., Any]
 
 
@@ -83,6 +86,17 @@ def test_doctor_says_what_is_missing_and_why(roofmon: Run) -> None:
     assert "NVIDIA GPU" in result.stdout
     states = {c["subject"]: c["state"] for c in json.loads(roofmon("doctor", "--json").stdout)}
     assert states["textual"] == "ok"
+
+
+def test_doctor_lists_gpus_and_whether_they_have_a_live_point(
+    roofmon: Run, nvml: NvmlDouble
+) -> None:
+    nvml.write(h200(2) | {"gpu1.gpm": 0})
+    checks = json.loads(roofmon("doctor", "--json", env=nvml.env).stdout)
+    found = {c["subject"]: c["text"] for c in checks if c["subject"].startswith("GPU")}
+    assert "live point by GPM" in found["GPU 0"]
+    assert gpu_uuid(0) in found["GPU 0"]
+    assert "no live point (GPM needs Hopper" in found["GPU 1"]
 
 
 def test_config_prints_a_file_that_reads_back(roofmon: Run, tmp_path: Path) -> None:

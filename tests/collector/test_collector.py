@@ -13,18 +13,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from watched_gpus import Watched
 
 from roofmon.model.snapshot import Snapshot
 from roofmon.model.table import Column
-from roofmon.stream.consumer import Consumer
 from roofmon.stream.messages import Command
 
 PROGRAM = str(Path(__file__).with_name("program.py"))
 _NUMBERS = itertools.count()
-COLLECTOR = (
-    *(sys.executable, "-m", "roofmon.collector", "--device", "cpu"),
-    *("--interval", "0.1", "--no-calibration"),
-)
 
 
 @pytest.fixture
@@ -39,24 +35,9 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class Watched:
-    def __init__(self, *extra: str) -> None:
-        self.consumer = Consumer((*COLLECTOR, *extra), lambda: None)
-        self.consumer.start()
-
-    def until(self, condition: Callable[[Snapshot], bool], timeout_s: float = 15) -> Snapshot:
-        end = time.monotonic() + timeout_s
-        while time.monotonic() < end:
-            snapshot = self.consumer.snapshot
-            if snapshot is not None and condition(snapshot):
-                return snapshot
-            time.sleep(0.02)
-        raise AssertionError(f"{self.consumer.state} {self.consumer.snapshot}")
-
-
 @pytest.fixture
 def watched(private: Path) -> Iterator[Watched]:
-    made = Watched()
+    made = Watched("--device", "cpu")
     yield made
     made.consumer.close()
 
@@ -193,7 +174,7 @@ def find(parent: psutil.Process, module: str, pid: int) -> bool:
 
 @pytest.mark.parametrize("how", ["close", "kill", "term"])
 def test_nothing_is_left_behind(private: Path, how: str) -> None:
-    watched = Watched("--demo")
+    watched = Watched("--device", "cpu", "--demo")
     # Telemetry and the demo's workload both run: the two kinds of children there are.
     collector = find_child("roofmon.collector")
     watched.until(

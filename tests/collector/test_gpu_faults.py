@@ -18,6 +18,8 @@ from watched_gpus import (
     watching,
 )
 
+from roofmon.stream.messages import Command
+
 
 def test_gpus_are_keyed_by_uuid_and_asked_no_more_than_needed(
     nvml: NvmlDouble, tmp_path: Path
@@ -172,3 +174,17 @@ def test_without_a_gpu_the_cpu_is_shown_and_why(
     said = [notice.what for notice in snapshot.notices]
     said += [rung.reason for rung in snapshot.rungs if rung.rung == "nvml"]
     assert any(reason in text for text in said), said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_long_pause_releases_the_driver(nvml: NvmlDouble, tmp_path: Path) -> None:
+    nvml.write(h200(1))
+    zero = gpu_uuid(0)
+    with watching(nvml, tmp_path) as watched:
+        watched.until_live(zero)
+        assert watched.consumer.send(Command(command="pause"))
+        watched.until(lambda s: any("released" in r.reason for r in s.rungs), timeout_s=70)
+        assert [c.function for c in nvml.calls()].count("nvmlShutdown") == 1
+        assert watched.consumer.send(Command(command="resume"))
+        watched.until_live(zero)

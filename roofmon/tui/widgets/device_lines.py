@@ -115,7 +115,7 @@ class _Lines:
     def _memory(self) -> Iterator[Line]:
         sample, total = self._sample, self._device.description.memory_bytes
         used = sample.memory_used_bytes
-        count = "" if sample.processes is None else f" · {len(sample.processes)} procs"
+        count = _count(sample)
         if used is None:
             of = f" of {mebibytes(total)}" if total else ""
             yield from self._fact("memory", None, "memory_used_bytes", of)
@@ -192,3 +192,9 @@ def _process(process: "DeviceProcess") -> str:
     memory = "" if process.memory_bytes is None else mebibytes(process.memory_bytes)
     parts = (f"{process.pid}", who, memory, process.note)
     return "  ".join(part for part in parts if part)
+
+
+def _count(sample: "DeviceSample") -> str:
+    if sample.processes is None:
+        return ""
+    return f" · {len(sample.processes)} proc{'s' if len(sample.processes) != 1 else ''}"
