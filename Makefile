@@ -22,10 +22,10 @@ help: ## this list
 demo: $(RUNTIME) ## the live screen with the bundled workload
 	@$(VENV)/bin/roofmon demo
 
-test: $(DEV) ## the quick tests (about a minute)
+test: $(DEV) ## the quick tests (a minute or so)
 	@$(PY) -m pytest -n auto
 
-test-slow: $(DEV) ## the others: real terminals, broken files, packaging, long fuzzing
+test-slow: $(DEV) ## the others: real terminals, broken files, driver faults, packaging, long fuzzing
 	@$(PY) -m pytest -n auto -m "slow and not gpu"
 
 test-all: test test-slow ## both

@@ -103,7 +103,10 @@ def _gpus() -> Iterator[Check]:
     host = HostState(lambda message: None)
     worker = start_process("roofmon.telemetry.worker", ["--device", "nvidia"], subprocess.DEVNULL)
     end = time.monotonic() + _GPU_PATIENCE_S
-    while time.monotonic() < end and not (host.gpus and host.gpus.keys() <= host.samples.keys()):
+    # A sample of everything that was described; where no GPU is found the worker describes the CPU.
+    while time.monotonic() < end and not (
+        host.devices and host.devices.keys() <= host.samples.keys()
+    ):
         if select.select([worker.fileno()], [], [], 0.2)[0]:
             messages = worker.receive()
             if messages is None:

@@ -5,7 +5,7 @@ import platform
 import selectors
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO
 
 import msgspec
@@ -17,6 +17,7 @@ from roofmon.collector.programs import Programs
 from roofmon.collector.rungs import ladder
 from roofmon.collector.telemetry import Telemetry
 from roofmon.collector.workers import Process, start_process
+from roofmon.model.device import DeviceDescription
 from roofmon.model.session import Progress
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import (
@@ -225,7 +226,8 @@ class Collector:
         arguments += ["--cached-only"] if not (self._calibrate or refresh) else []
         self._calibration = start_process("roofmon.calibration.worker", arguments, self._log)
         self._watch(self._calibration, self._host.take, self._calibration_ended)
-        # Told before the worker can, so that nobody takes the roofs for complete in the meantime.
+        # Told before the worker can, and at the start before the device is, so that nobody takes the
+        # roofs for complete in the meantime.
         starting = Progress(
             task="calibration", device=self._cpu.uuid, done=0, total=1, text="starting"
         )
@@ -246,11 +248,11 @@ class Collector:
             f"the demo workload ended ({problem})" if problem else "the demo workload has ended",
         )
 
-    def _begin(self) -> None:
+    def _begin(self, devices: Sequence[DeviceDescription]) -> None:
         """The devices are known: measure, where that is wanted."""
         self._begun = True
         # With a GPU to show, measuring the CPU would only disturb whoever uses it.
-        if not self._host.gpus:
+        if all(device.kind == "cpu" for device in devices):
             self._start_calibration(refresh=False, thorough=False)
 
     def _supervise(self, now: float) -> None:

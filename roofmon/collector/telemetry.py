@@ -5,12 +5,12 @@ without that GPU, which is tried again later.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from roofmon.collector.host_state import HostState
 from roofmon.collector.workers import Backoff, Process, start_process
-from roofmon.model.device import DeviceSample
+from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.stream.messages import Describe, Message, Tick
 
 HANG_S = 3.0
@@ -31,7 +31,8 @@ class Telemetry:
         host: takes in what the worker says.
         watch: waits on a process; called with it and with what to call for messages and at its end.
         unwatch: stops waiting on a process.
-        described: called when the devices of the host are known for the first time.
+        described: called with the devices when they are known for the first time, before anybody else
+            hears of them.
         log: where the worker's stderr goes.
     """
 
@@ -42,7 +43,7 @@ class Telemetry:
         host: HostState,
         watch: Callable[[Process, Callable[[Message], None], Callable[[str], None]], None],
         unwatch: Callable[[Process], None],
-        described: Callable[[], None],
+        described: Callable[[Sequence[DeviceDescription]], None],
         log: IO[bytes] | int,
     ) -> None:
         self._device = device
@@ -50,7 +51,7 @@ class Telemetry:
         self._host = host
         self._watch = watch
         self._unwatch = unwatch
-        self._on_described: Callable[[], None] | None = described
+        self._on_described: Callable[[Sequence[DeviceDescription]], None] | None = described
         self._log = log
         self._worker: Process | None = None
         self._backoff = Backoff()
@@ -120,10 +121,10 @@ class Telemetry:
                 )
                 self.start()
                 return
-        self._host.take(message)
         if isinstance(message, Describe) and self._on_described is not None:
             described, self._on_described = self._on_described, None
-            described()
+            described(message.devices)
+        self._host.take(message)
 
     def _ended(self, problem: str) -> None:
         assert self._worker is not None

@@ -9,6 +9,8 @@ from nvml_double import NvmlDouble
 from nvml_scenarios import h200, h200_mig, mig_uuid
 from nvml_worker import FIRST, SECOND, Worker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("scenario", "what", "fix"),
@@ -51,7 +53,6 @@ def test_without_the_library_there_is_the_cpu_and_the_reason(start: Callable[...
     assert "libnvidia-ml.so.1 is not installed" in worker.notices[0].what
 
 
-@pytest.mark.slow
 def test_a_driver_that_hangs_at_the_start_is_not_waited_for(
     nvml: NvmlDouble, start: Callable[..., Worker]
 ) -> None:
@@ -157,7 +158,6 @@ def test_a_skipped_gpu_is_left_alone(nvml: NvmlDouble, start: Callable[..., Work
     assert asked == {"nvmlDeviceGetUUID"}
 
 
-@pytest.mark.slow
 def test_an_instance_that_is_removed_is_told_once(
     nvml: NvmlDouble, start: Callable[..., Worker]
 ) -> None:
