@@ -115,6 +115,7 @@ class Collector:
         try:
             next_tick = time.monotonic()
             while not self._stopping:
+                self._watch_writer()
                 for key, _ in self._selector.select(max(0.0, next_tick - time.monotonic())):
                     key.data()
                 now = time.monotonic()
@@ -128,6 +129,14 @@ class Collector:
                     process.end()
             self._telemetry.close()
             self._programs.close()
+
+    def _watch_writer(self) -> None:
+        """Write on as fast as the consumer reads, not only at ticks."""
+        watched = self._writer.fileno() in self._selector.get_map()
+        if self._writer.backed_up and not watched:
+            self._selector.register(self._writer, selectors.EVENT_WRITE, self._writer.flush)
+        elif watched and not self._writer.backed_up:
+            self._selector.unregister(self._writer)
 
     # --- the stream ---------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Writing the stream: a descriptor of its own, and a writer that drops ticks rather than block."""
 
+import contextlib
+import fcntl
 import os
 from pathlib import Path
 
@@ -7,6 +9,8 @@ import msgspec
 
 from roofmon.stream.framing import frame
 from roofmon.stream.messages import Keyframe, Message, Tick
+
+_PIPE_BYTES = 1 << 20
 
 
 def private_output(log: Path | None = None) -> int:
@@ -54,6 +58,13 @@ class StreamWriter:
         self.needs_keyframe = True
         self.dropped_ticks = 0
         os.set_blocking(descriptor, False)
+        # A keyframe of 5,000 kernels is 2.6 MB; a pipe holds 64 KiB unless asked for more.
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def fileno(self) -> int:
+        """Where it writes: to be waited on while `backed_up`, then `flush` writes on."""
+        return self._descriptor
 
     @property
     def backed_up(self) -> bool:
