@@ -83,6 +83,23 @@ def auto_window(roofs: Sequence[Roof], points: Sequence[Point]) -> Window:
     return _window(x_low, x_high, y_low, y_high)
 
 
+def steady(before: Window | None, wanted: Window) -> Window:
+    """`before` for as long as it holds `wanted` with at most a decade to spare on any side, else `wanted`.
+
+    So that a point which wanders about a step of `auto_window` does not move the whole picture, and with
+    it 4 kB of terminal output, at every tick.
+    """
+    if before is None:
+        return wanted
+    spare = (
+        wanted.x_min / before.x_min,
+        before.x_max / wanted.x_max,
+        wanted.y_min / before.y_min,
+        before.y_max / wanted.y_max,
+    )
+    return before if all(1 <= ratio <= 10 for ratio in spare) else wanted
+
+
 def zoom(window: Window, factor: float, centre: Place | None = None) -> Window:
     """The window with both spans divided by `factor` (over 1 looks closer).
 

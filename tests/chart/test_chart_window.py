@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roofmon.chart import Point, Roof, Scene, Window, auto_window, zoom
 from roofmon.chart.glyphs import short_number
-from roofmon.chart.window import bounds_of, ticks
+from roofmon.chart.window import bounds_of, steady, ticks
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -118,3 +118,13 @@ def _rounded(window: Window) -> tuple[float, ...]:
     bounds = bounds_of(window)
     assert bounds is not None
     return tuple(round(edge, 6) for edge in bounds)
+
+
+def test_a_window_stays_while_it_holds_what_is_wanted() -> None:
+    before = Window(0.1, 100.0, 1e9, 1e12)
+    assert steady(None, before) == before
+    assert steady(before, Window(0.3, 100.0, 2e9, 1e12)) == before
+    wider = Window(0.03, 100.0, 1e9, 1e12)
+    assert steady(before, wider) == wider
+    small = Window(0.1, 100.0, 2e10, 1e12)  # 1.3 decades would be empty
+    assert steady(before, small) == small

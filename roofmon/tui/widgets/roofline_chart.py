@@ -1,13 +1,18 @@
 """The roofline chart. It is drawn anew only when what it shows moved by a cell."""
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import structs
 
 from roofmon.tui.arrangement import PanelName
 from roofmon.tui.frame import Frame
 from roofmon.tui.names import device_label, level_shown
 from roofmon.tui.strips import Line, cells, fitted
 from roofmon.tui.widgets.panel import Panel
+
+if TYPE_CHECKING:
+    from roofmon.chart.scene import Window
 
 
 class RooflineChart(Panel):
@@ -17,6 +22,8 @@ class RooflineChart(Panel):
     _key: Hashable = None
     _canvas: Sequence[Line] = ()
     _placeless = 0
+    _window: "Window | None" = None
+    _window_of = ""
 
     def title(self, frame: Frame) -> str:
         """The level that intensities are of."""
@@ -51,9 +58,16 @@ class RooflineChart(Panel):
             text = "starting collector…" if frame.state == "starting" else frame.state
             return [*[()] * (height // 2), [(text.center(width), "message")]]
         from roofmon.chart import cell_key, render
+        from roofmon.chart.window import auto_window, steady
         from roofmon.view import scene
 
         picture = scene(view, self.palette.unicode)
+        if picture.window is None:
+            device = view.device.description.uuid if view.device else ""
+            before = self._window if self._window_of == device else None
+            self._window = steady(before, auto_window(picture.roofs, picture.points))
+            self._window_of = device
+            picture = structs.replace(picture, window=self._window)
         self._placeless = sum(p.intensity is None or p.flops is None for p in picture.points)
         key = cell_key(picture, width, height)
         if key != self._key:
