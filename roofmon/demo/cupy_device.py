@@ -1,5 +1,6 @@
 """CuPy on one GPU: whole-array operations, each a kernel of its own."""
 
+import ctypes
 import os
 import uuid
 from collections.abc import Callable
@@ -48,6 +49,15 @@ extern "C" __global__ void softmax_rows(float* x, int cols) {
 """
 
 
+def _uuid(ordinal: int) -> str:
+    """The UUID of a device as the driver writes it; CuPy cuts it at its first zero byte."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    handle, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    if driver.cuDeviceGet(ctypes.byref(handle), ordinal) or driver.cuDeviceGetUuid_v2(raw, handle):
+        raise RuntimeError(f"the driver does not tell the UUID of device {ordinal}")
+    return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
+
+
 class CupyDevice:
     """See `device.Device`; the current device of the process. Raises whatever CuPy raises without one."""
 
@@ -58,11 +68,7 @@ class CupyDevice:
     def __init__(self) -> None:
         device = cupy.cuda.Device()
         properties = cupy.cuda.runtime.getDeviceProperties(device.id)
-        raw = bytes(properties["uuid"])
-        # Some versions of CuPy cut it at a zero byte.
-        self.uuid = (
-            f"GPU-{uuid.UUID(bytes=raw)}" if len(raw) == 16 else f"GPU-at-{device.pci_bus_id}"
-        )
+        self.uuid = _uuid(device.id)
         self.name = properties["name"].decode()
         l2 = int(device.attributes["L2CacheSize"])
         self.fp64_gemm_unit = "tensor" if device.compute_capability in _FP64_TENSOR else "vector"
