@@ -5,7 +5,7 @@ The workload is a second process; it declares FLOPs and bytes through `roofmon.r
 
 import argparse
 
-from roofmon.cli.session import Source, add_view_arguments, collector_command, show
+from roofmon.cli.session import Source, add_view_arguments, collector_command, settings, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,5 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the collector that starts the workload after calibrating."""
-    command = collector_command(args, "--demo")
-    return show(args, Source(command, needs_kernels=True, title="demo"))
+    config, problems = settings(args)
+    command = collector_command(config, "--demo")
+    return show(args, config, problems, Source(command, needs_kernels=True, title="demo"))

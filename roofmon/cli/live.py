@@ -6,7 +6,7 @@ Without an NVIDIA GPU it shows the CPU. Programs appear when they use `roofmon.r
 import argparse
 import shlex
 
-from roofmon.cli.session import Source, add_view_arguments, collector_command, show
+from roofmon.cli.session import Source, add_view_arguments, collector_command, settings, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the stream of the local collector, or of the command given."""
-    command = tuple(shlex.split(args.collector)) if args.collector else collector_command(args)
-    return show(args, Source(command, title="live"))
+    config, problems = settings(args)
+    command = tuple(shlex.split(args.collector)) if args.collector else collector_command(config)
+    return show(args, config, problems, Source(command, title="live"))

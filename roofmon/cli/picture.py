@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     command = (
         (*python_module("roofmon.stream.replay"), str(args.replay), "--speed", "1")
         if args.replay
-        else collector_command(args, "--demo")
+        else collector_command(config, "--demo")
     )
     from roofmon.tui.picture import save_picture
 

@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Copy the collector's stream to the file as it comes."""
+    config, _ = settings(args)
     command = (
         tuple(shlex.split(args.collector))
         if args.collector
-        else collector_command(args, *(["--demo"] if args.demo else []))
+        else collector_command(config, *(["--demo"] if args.demo else []))
     )
-    config, _ = settings(args)
     limit = config.record_limit_mib * 2**20
     target = create(args.file)
     finish = time.monotonic() + args.seconds if args.seconds else float("inf")

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from roofmon.cli.session import Source, add_view_arguments, show
+from roofmon.cli.session import Source, add_view_arguments, settings, show
 from roofmon.resources import python_module
 from roofmon.stream.recording import read
 
@@ -21,5 +21,6 @@ def run(args: argparse.Namespace) -> int:
     play = (*python_module("roofmon.stream.replay"), str(args.file), "--speed")
     return show(
         args,
+        *settings(args),
         Source((*play, str(args.speed)), live=False, title=args.file.name, speedless=(*play, "0")),
     )

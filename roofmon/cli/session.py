@@ -60,9 +60,8 @@ def settings(args: argparse.Namespace) -> tuple[Config, list[str]]:
     return config, [str(problem) for problem in problems]
 
 
-def show(args: argparse.Namespace, source: Source) -> int:
+def show(args: argparse.Namespace, config: Config, problems: list[str], source: Source) -> int:
     """Show `source` as the arguments ask: screen, text or JSON."""
-    config, problems = settings(args)
     if args.once or args.json:
         return _print_once(args, config, source)
     from roofmon.terminal import unsuitable
@@ -187,9 +186,8 @@ def open_log() -> Iterator[int]:
         os.close(descriptor)
 
 
-def collector_command(args: argparse.Namespace, *extra: str) -> tuple[str, ...]:
-    """The local collector as a child, told what configuration and flags say."""
-    config, _ = load_config(args.config, os.environ, _flags(args))
+def collector_command(config: Config, *extra: str) -> tuple[str, ...]:
+    """The local collector as a child, told what the configuration in force says."""
     device = "cpu" if config.device == "cpu" else "auto"
     interval = f"{1 / config.refresh_hz:g}"
     return (

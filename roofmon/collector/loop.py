@@ -3,6 +3,7 @@
 import os
 import platform
 import selectors
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -106,8 +107,6 @@ class Collector:
         self._selector.register(0, selectors.EVENT_READ, self._read_commands)
         wake, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
-        import signal
-
         signal.set_wakeup_fd(wake_write)  # so that a signal ends the wait of `select`
         self._selector.register(wake, selectors.EVENT_READ, self.stop)
         self._writer.send(self._hello)
