@@ -27,13 +27,16 @@ def test_the_family_is_this_process_and_those_above() -> None:
 
 
 def test_another_process_is_seen_and_named(busy: subprocess.Popen[bytes]) -> None:
-    others = set(psutil.pids()) - {busy.pid}
-    load = ForeignLoad(others)
-    time.sleep(0.4)
-    cores = load.cores()
+    # What other tests start meanwhile may be busier: then once more, with that excluded too.
+    for _ in range(20):
+        load = ForeignLoad(set(psutil.pids()) - {busy.pid})
+        time.sleep(0.4)
+        cores = load.cores()
+        culprit = load.culprit()
+        if culprit is not None and culprit.pid == busy.pid:
+            break
     assert cores is not None
     assert cores > 0.2
-    culprit = load.culprit()
     assert culprit is not None
     assert culprit.pid == busy.pid
     assert culprit.name == "x) R 1  [3"
