@@ -93,6 +93,10 @@ def _run_screen(config: Config, source: Source, problems: list[str]) -> int:
 
 def _print_once(args: argparse.Namespace, config: Config, source: Source) -> int:
     snapshot = watch(source, args.seconds)
+    if config.device != "auto":
+        from roofmon.device_choice import choose
+
+        choose([device.description for device in snapshot.devices], config.device)
     if args.json:
         from roofmon.report.json import write_json
 

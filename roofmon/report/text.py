@@ -31,7 +31,7 @@ from roofmon.view import (
     columns_for,
     device_now,
     device_point,
-    find_device,
+    first_state,
     overview_cells,
     point_text,
     row_cells,
@@ -81,10 +81,7 @@ def print_once(snapshot: Snapshot, config: Config, stream: TextIO) -> None:
     """
     columns = shutil.get_terminal_size((_WITHOUT_TERMINAL, 24)).columns
     width = min(MOST_WIDTH, max(LEAST_WIDTH, columns))
-    state = ViewState(
-        device=find_device(snapshot, config.device),
-        level=None if config.level == "auto" else config.level,
-    )
+    state = first_state(config)
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
     for line in render_once(snapshot, state, width, draws_unicode(config.unicode, stream.encoding)):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)

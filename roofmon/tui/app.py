@@ -166,7 +166,7 @@ class RoofmonApp(App[None], inherit_bindings=False):
         """Build the frame of the present snapshot and choices, and show it on the present screen."""
         frame, snapshot = self._empty, self.snapshot
         if snapshot is not None:
-            state = self.view_state or self._first_state(snapshot)
+            state = self.view_state or self._first_state()
             frame = build_frame(frame, snapshot, state)
             self.view_state = frame.view.state if frame.view else state
             self.notices.take(snapshot.notices)
@@ -179,12 +179,10 @@ class RoofmonApp(App[None], inherit_bindings=False):
         """The action that a key is for."""
         return self._actions.get(key)
 
-    def _first_state(self, snapshot: "Snapshot") -> "ViewState":
-        from roofmon.view import ViewState, find_device
+    def _first_state(self) -> "ViewState":
+        from roofmon.view import first_state
 
-        level = None if self.config.level == "auto" else self.config.level
-        device = None if self.config.device == "auto" else self.config.device
-        return ViewState(level=level, device=find_device(snapshot, device) if device else None)
+        return first_state(self.config)
 
     def look(self, state: "ViewState") -> None:
         """Take over another state of the view, and show it."""

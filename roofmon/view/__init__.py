@@ -5,7 +5,7 @@ from roofmon.view.columns import COLUMN_GAP, TableColumn, columns_for, row_cells
 from roofmon.view.device_now import OVERVIEW, device_now, overview_cells
 from roofmon.view.device_point import DevicePoint, History, device_point, point_text
 from roofmon.view.scene import scene
-from roofmon.view.state import View, ViewState, find_device
+from roofmon.view.state import View, ViewState, first_state
 
 __all__ = [
     "COLUMN_GAP",
@@ -19,7 +19,7 @@ __all__ = [
     "columns_for",
     "device_now",
     "device_point",
-    "find_device",
+    "first_state",
     "overview_cells",
     "point_text",
     "row_cells",

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofmon.compare import compare
+from roofmon.device_choice import choose, default_device
+from roofmon.errors import RoofmonError
 from roofmon.model.position import locate
 from roofmon.model.roofline import NO_ROOFS
 from roofmon.model.snapshot import Device, Snapshot
@@ -24,7 +26,7 @@ nearly equal shares of time would swap a number at every tick."""
 
 def build_view(snapshot: Snapshot, state: ViewState) -> View:
     """What `state` shows of `snapshot`; never raises for what a user chose or typed."""
-    device = _device(snapshot, state.device)
+    device, unknown_device = _device(snapshot, state.device)
     table = _kernels_of(snapshot, device)
     by_time = np.argsort(-np.nan_to_num(table.time_share, nan=-1.0), kind="stable")
     differing = state.difference and state.baseline is not None
@@ -48,25 +50,22 @@ def build_view(snapshot: Snapshot, state: ViewState) -> View:
         everything,
         order=order,
         selected=_selected(table, by_time[passed[by_time]], passed, state.selected),
-        message=problem or _message(everything, bool(len(order))),
+        message=unknown_device or problem or _message(everything, bool(len(order))),
     )
     return replace(view, headline=headline(view))
 
 
-def _device(snapshot: Snapshot, wanted: str | None) -> Device | None:
-    """The device wanted, else one that has kernels, else a GPU that CUDA_VISIBLE_DEVICES leaves visible,
-    else any GPU; of those alike the first."""
-    chosen = snapshot.device(wanted) if wanted else None
-    if chosen is not None or len(snapshot.devices) < 2:
-        return chosen or next(iter(snapshot.devices), None)
-    used = {d.device for d in snapshot.kernels.descriptions}
-
-    def rank(device: Device) -> tuple[bool, bool, bool]:
-        description = device.description
-        gpu = description.kind == "cuda"
-        return description.uuid not in used, not (gpu and description.selected), not gpu
-
-    return min(snapshot.devices, key=rank)
+def _device(snapshot: Snapshot, wanted: str | None) -> tuple[Device | None, str]:
+    """The device wanted, else the default; and what is wrong with the one wanted."""
+    descriptions = [device.description for device in snapshot.devices]
+    problem = ""
+    if wanted is not None and descriptions:
+        try:
+            return snapshot.device(choose(descriptions, wanted)), ""
+        except RoofmonError as error:
+            problem = str(error)
+    uuid = default_device(descriptions, {d.device for d in snapshot.kernels.descriptions})
+    return (snapshot.device(uuid) if uuid else None), problem
 
 
 def _kernels_of(snapshot: Snapshot, device: Device | None) -> KernelTable:

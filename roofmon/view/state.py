@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from roofmon.chart.scene import Place
 from roofmon.compare import Comparison
+from roofmon.config import Config
 from roofmon.model.position import LevelPosition, Positions
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import KernelTable
@@ -19,11 +20,12 @@ from roofmon.view.device_point import History
 class ViewState:
     """The user's choices; the defaults show the kernels that take most time.
 
-    `sort` is a column's id; `filter` a text within the name, or after `!` a regular expression;
-    `selected` a kernel's id, None for the top one; `level` the memory level of the chart, None for each
-    kernel's own; `points` how many kernels are numbered on the chart; `marks` the numbering of the view
-    before, so that numbers stay with their kernels, and `history` where the devices' points were until
-    then; `zoom` over 1 looks closer around `centre`.
+    `device` is named as users name one (see `device_choice`), None for the default; `sort` is a column's
+    id; `filter` a text within the name, or after `!` a regular expression; `selected` a kernel's id, None
+    for the top one; `level` the memory level of the chart, None for each kernel's own; `points` how many
+    kernels are numbered on the chart; `marks` the numbering of the view before, so that numbers stay with
+    their kernels, and `history` where the devices' points were until then; `zoom` over 1 looks closer
+    around `centre`.
     """
 
     device: str | None = None
@@ -40,6 +42,14 @@ class ViewState:
     show_current_clock: bool = False
     baseline: Snapshot | None = None
     difference: bool = False
+
+
+def first_state(config: Config) -> ViewState:
+    """What the configuration asks to see at first."""
+    return ViewState(
+        device=None if config.device == "auto" else config.device,
+        level=None if config.level == "auto" else config.level,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,36 +122,3 @@ class View:
             return np.arange(len(kernels))
         rows = [kernels.row_by_id[d.id] for d in self.table.descriptions]
         return np.array(rows, dtype=np.int64)
-
-
-def find_device(snapshot: Snapshot, wanted: str) -> str | None:
-    """The UUID of the device called `wanted`; None where none, or more than one, is.
-
-    A device is called by its number among GPUs (`cpu` for a CPU), its UUID or the beginning of it, or its
-    PCI bus id with or without the domain. Capital letters do not matter.
-    """
-    name = wanted.casefold()
-    begun = []
-    for device in snapshot.devices:
-        description = device.description
-        uuid = description.uuid
-        number = str(description.index) if description.kind == "cuda" else "cpu"
-        # A slice of a GPU shares the numbers of GPUs: it is called by its UUID.
-        if name == uuid.casefold() or (name == number and description.parent is None):
-            return uuid
-        bus = description.pci_bus_id
-        if bus and description.parent is None and _bus(name) == _bus(bus):
-            return uuid
-        if len(name) >= _LEAST_PREFIX and uuid.casefold().startswith(name):
-            begun.append(uuid)
-    return begun[0] if len(begun) == 1 else None
-
-
-_LEAST_PREFIX = len("GPU-0")
-
-
-def _bus(written: str) -> tuple[str, str]:
-    """Domain and address: `00000000:1B:00.0`, `0000:1b:00.0` and `1b:00.0` are one place."""
-    domain, _, address = written.casefold().rpartition(":")
-    domain, _, bus = domain.rpartition(":")
-    return domain.lstrip("0"), f"{bus}:{address}"

@@ -69,6 +69,13 @@ def test_an_encoding_without_utf_8_gets_ascii(roofmon: Run) -> None:
     assert "\\u" not in result.stdout
 
 
+def test_a_device_that_is_not_there_ends_the_command(roofmon: Run) -> None:
+    result = roofmon("--json", "--device", "9", "--seconds", "0.2")
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert "there is no device '9'; there are: cpu" in result.stderr
+
+
 def test_calibrate_lists_and_measures(roofmon: Run) -> None:
     listed = roofmon("calibrate", "--list", "--json")
     assert [row["name"] for row in json.loads(listed.stdout)] == ["copy"]

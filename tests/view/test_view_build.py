@@ -9,7 +9,7 @@ from builders import COPY, CPU, GEMM, GPU, SNAPSHOT, SOFTMAX, Kernel, device, gp
 
 from roofmon.model.roofline import NO_ROOFS
 from roofmon.model.snapshot import Device, Snapshot
-from roofmon.view import View, ViewState, build_view, columns_for, find_device, row_cells, scene
+from roofmon.view import View, ViewState, build_view, columns_for, row_cells, scene
 
 
 def names(view: View) -> list[str]:
@@ -127,35 +127,17 @@ def test_only_the_kernels_of_the_device() -> None:
     assert names(build_view(both, ViewState())) == ["gemm"], "the first device that has kernels"
     assert names(build_view(both, ViewState(device="lost"))) == ["gemm"]
     assert build_view(both, ViewState(device="gpu-b")).table.time_share.tolist() == [1.0]
-    assert find_device(both, "cpu") == "empty"
-    assert find_device(both, "gpu-b") == "gpu-b"
-    assert find_device(both, "auto") is None
 
 
-def test_a_device_by_number_uuid_its_beginning_or_its_place_on_the_bus() -> None:
-    gpus = [
-        gpu(uuid="GPU-1a2b-x", index=0, about={"pci_bus_id": "00000000:1B:00.0"}),
-        gpu(uuid="GPU-1a3c-y", index=1, about={"pci_bus_id": "00000001:1B:00.0"}),
-        gpu(uuid="MIG-77", index=0, about={"parent": "GPU-1a2b-x", "mig_profile": "1g.18gb"}),
-    ]
-    host = snapshot(devices=[device(), *gpus])
-    for wanted, expected in {
-        "0": "GPU-1a2b-x",
-        "1": "GPU-1a3c-y",
-        "2": None,
-        "GPU-1A2B": "GPU-1a2b-x",
-        "gpu-1a": None,  # two begin with it
-        "GPU-1a3c-y": "GPU-1a3c-y",
-        "MIG-77": "MIG-77",
-        "00000000:1b:00.0": "GPU-1a2b-x",
-        "0000:1B:00.0": "GPU-1a2b-x",
-        "1b:00.0": "GPU-1a2b-x",
-        "1:1b:00.0": "GPU-1a3c-y",
-        "cpu": CPU,
-        "": None,
-        "auto": None,
-    }.items():
-        assert find_device(host, wanted) == expected, wanted
+def test_a_device_that_is_not_there_is_said_and_the_default_shown() -> None:
+    host = snapshot(devices=[device(), gpu(uuid="GPU-1a2b-x"), gpu(uuid="GPU-1a3c-y", index=1)])
+    assert build_view(host, ViewState(device="1")).device is host.devices[2]
+    wrong = build_view(host, ViewState(device="9"))
+    assert wrong.device is host.devices[1]
+    assert wrong.message.startswith("there is no device '9'; there are: cpu, 0 (GPU-1a2b-x)")
+    assert "more than one" in build_view(host, ViewState(device="GPU-1a")).message
+    # Devices that have yet to be told are not missing.
+    assert "there is no" not in build_view(snapshot(devices=[]), ViewState(device="9")).message
 
 
 def test_the_device_shown_at_first() -> None:

@@ -4,12 +4,12 @@ import os
 import threading
 from collections.abc import Collection
 
+from roofmon.device_choice import mark_visible
 from roofmon.errors import RoofmonError
 from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.roofline import Roofline
 from roofmon.model.session import Notice
 from roofmon.stream.messages import Describe, Message, NoticeMessage, Roofs
-from roofmon.telemetry.choice import mark_visible
 from roofmon.telemetry.nvidia.library import Library
 from roofmon.telemetry.nvidia.watch import Watch
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from roofmon.device_choice import choose, default_device, mark_visible
 from roofmon.errors import RoofmonError
 from roofmon.model.device import DeviceDescription
-from roofmon.telemetry.choice import choose, mark_visible
 
 
 def gpu(uuid: str, index: int, bus: str, parent: str | None = None) -> DeviceDescription:
@@ -64,20 +64,27 @@ def test_a_short_name_that_fits_two_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "uuid"),
-    [(None, FIRST), ("2,0", FIRST), ("2", THIRD), ("1", SLICE), (OTHER_SLICE, OTHER_SLICE)],
+    ("visible", "used", "uuid"),
+    [
+        (None, (), FIRST),
+        ("2,0", (), FIRST),
+        ("2", (), THIRD),
+        ("1", (), SLICE),  # programs run on the instances of a GPU in MIG mode, not on the GPU
+        (OTHER_SLICE, (), OTHER_SLICE),
+        ("2", (SECOND,), SECOND),
+        ("2", ("cpu-1",), "cpu-1"),
+        ("", (), FIRST),  # hidden from CUDA, but there
+    ],
 )
-def test_the_default_is_the_first_that_cuda_sees(visible: str | None, uuid: str) -> None:
-    assert choose(DEVICES, None, visible) == uuid
+def test_the_default_is_one_in_use_or_the_first_that_cuda_sees(
+    visible: str | None, used: tuple[str, ...], uuid: str
+) -> None:
+    assert default_device(mark_visible(DEVICES, visible), used) == uuid
 
 
 def test_without_a_gpu_the_default_is_the_cpu() -> None:
-    assert choose(DEVICES, None, "") == "cpu-1"
-    assert choose(DEVICES[-1:], None) == "cpu-1"
-    with pytest.raises(RoofmonError, match="CUDA_VISIBLE_DEVICES hides every GPU"):
-        choose(DEVICES[:-1], None, "")
-    with pytest.raises(RoofmonError, match="there is no device"):
-        choose([], None)
+    assert default_device(DEVICES[-1:]) == "cpu-1"
+    assert default_device([]) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ otherwise begins with the fastest GPU. UUIDs are never ambiguous.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -16,34 +16,16 @@ from roofmon.units import clean
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
 
 
-def choose(
-    devices: Sequence[DeviceDescription], wanted: str | None, visible: str | None = None
-) -> str:
-    """The UUID of the device that a user means.
+def choose(devices: Sequence[DeviceDescription], wanted: str) -> str:
+    """The UUID of the device that a user names.
 
     Args:
         devices: all of this machine.
         wanted: an index, a UUID of a GPU or MIG instance or the unique beginning of one, a PCI id, or
-            `cpu`; None for the first GPU that `visible` names, else the CPU.
-        visible: the value of CUDA_VISIBLE_DEVICES, None where it is not set.
+            `cpu`.
 
     Raises RoofmonError where nothing, or more than one device, fits.
     """
-    if wanted is None:
-        marked = mark_visible(devices, visible)
-        gpus = [d for d in marked if d.kind == "cuda" and d.selected]
-        # Programs run on the instances of a GPU in MIG mode, not on the GPU.
-        split = {d.parent for d in gpus}
-        usable = [d for d in gpus if d.uuid not in split]
-        cpus = [d for d in marked if d.kind == "cpu"]
-        for device in (*usable, *cpus):
-            return device.uuid
-        hidden = any(d.kind == "cuda" for d in devices)
-        raise RoofmonError(
-            "CUDA_VISIBLE_DEVICES hides every GPU" if hidden else "there is no device",
-            "name one with --device" if hidden else "",
-            ExitCode.NO_DEVICE,
-        )
     found = _named(devices, wanted.strip())
     if len(found) == 1:
         return found[0].uuid
@@ -59,6 +41,26 @@ def choose(
         "there are: " + (", ".join(_label(d) for d in devices) or "none"),
         ExitCode.NO_DEVICE,
     )
+
+
+def default_device(devices: Sequence[DeviceDescription], used: Collection[str] = ()) -> str | None:
+    """The UUID of the device that is meant where none is named; None where there is none.
+
+    One of `used`, else a GPU that CUDA_VISIBLE_DEVICES leaves visible, else any GPU; of those alike the
+    first, but a MIG instance before the GPU that it is a part of, since programs run on instances.
+    """
+    split = {d.parent for d in devices}
+
+    def rank(device: DeviceDescription) -> tuple[bool, bool, bool, bool]:
+        gpu = device.kind == "cuda"
+        return (
+            device.uuid not in used,
+            not (gpu and device.selected),
+            not gpu,
+            device.uuid in split,
+        )
+
+    return min(devices, key=rank).uuid if devices else None
 
 
 def mark_visible(
