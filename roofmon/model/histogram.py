@@ -83,7 +83,9 @@ def quantiles(
     min_ns: NDArray[np.floating],
     max_ns: NDArray[np.floating],
 ) -> NDArray[np.float64]:
-    """`stats.histogram_quantile` of many kernels at once.
+    """Durations at fractional ranks of many kernels at once, evenly spread within a bin.
+
+    Between two launches that lie in bins far apart a quantile is between them, not in either bin.
 
     Args:
         keys, counts: as `Histograms.folded` gives them.

@@ -4,6 +4,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from histogram_reference import histogram_quantile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from roofmon.model.stats import (
     BINS,
     bin_edges,
     bin_index,
-    histogram_quantile,
     median_interval_low_ranks,
     median_interval_ranks,
     median_with_interval,

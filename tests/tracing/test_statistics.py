@@ -4,12 +4,12 @@ import time
 
 import numpy as np
 import pytest
+from histogram_reference import histogram_quantile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofmon.model.stats import (
     bin_index,
-    histogram_quantile,
     median_interval_ranks,
     quantile_ranks,
 )
