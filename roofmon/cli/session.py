@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from roofmon.config import Config, load_config
 from roofmon.errors import ExitCode, RoofmonError
+from roofmon.opening import Opening
 from roofmon.resources import log_path, python_module
 from roofmon.stream.consumer import Consumer, spawn
+from roofmon.terminal import draws_unicode, unsuitable
 
 if TYPE_CHECKING:
     from roofmon.model.snapshot import Snapshot
@@ -64,8 +66,6 @@ def show(args: argparse.Namespace, config: Config, problems: list[str], source: 
     """Show `source` as the arguments ask: screen, text or JSON."""
     if args.once or args.json:
         return _print_once(args, config, source)
-    from roofmon.terminal import unsuitable
-
     reason = unsuitable(os.environ, sys.stdin, sys.stderr)
     if reason:
         print(f"roofmon: {reason}: printing the view once instead", file=sys.stderr)
@@ -86,9 +86,12 @@ def _run_screen(config: Config, source: Source, problems: list[str]) -> int:
         def consumer(on_change: Callable[[], None]) -> Consumer:
             return Consumer(source.command, on_change, live=source.live, log=log, first=child)
 
-        from roofmon.tui.run import run
+        unicode = draws_unicode(config.unicode, getattr(sys.__stderr__, "encoding", None))
+        with Opening(source.title, unicode=unicode) as opening:
+            from roofmon.tui.run import run
 
-        return run(consumer, config, notice=" · ".join(problems), title=source.title)
+            opening.hand_over()
+            return run(consumer, config, notice=" · ".join(problems), title=source.title)
 
 
 def _print_once(args: argparse.Namespace, config: Config, source: Source) -> int:

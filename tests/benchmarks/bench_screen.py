@@ -37,7 +37,8 @@ class Case:
 
     Processes whose command line contains `watched`, and their children, are what the screen shows, not
     what it costs. `settle_s` is how long after the first frame the measurement begins: by then the roofs
-    have been measured and every kernel has appeared. The first frame is the first that says `started`.
+    have been measured and every kernel has appeared. The first frame is the first that says `started`;
+    the live screen with its keys is there when it says `ready`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Case:
     watched: str
     settle_s: float
     started: bytes = b"roofmon"
+    ready: bytes = b" quit"
 
 
 CASES = {
@@ -64,6 +66,7 @@ class Cost:
     """What was measured; None where the program ended before."""
 
     first_frame_s: float | None
+    ready_s: float | None
     screen_percent: float | None  # of one core: the screen itself, and all its children together
     children_percent: float | None
     rss_mib: float | None
@@ -161,6 +164,11 @@ class Terminal:
             if b"\x1b[c" in data:  # what are you?
                 os.write(self._fd, b"\x1b[?62;c")
 
+    def seconds_until(self, text: bytes) -> float | None:
+        """Seconds from the start until `text` was painted; None where it was not in good time."""
+        self.pump(FIRST_FRAME_LIMIT_S, until=text)
+        return time.perf_counter() - self.started if text in self.seen else None
+
     def type(self, keys: bytes) -> None:
         """Press keys."""
         os.write(self._fd, keys)
@@ -181,11 +189,9 @@ def measure(case: Case, seconds: float, environment: dict[str, str]) -> Cost:
     """Run one case and measure it for `seconds` after it has settled."""
     terminal = Terminal(case.command, environment)
     processes = Processes(terminal.pid, case.watched)
-    first_frame = screen = children = rss = rate = quit_s = None
+    screen = children = rss = rate = quit_s = None
     try:
-        terminal.pump(FIRST_FRAME_LIMIT_S, until=case.started)
-        if case.started in terminal.seen:
-            first_frame = time.perf_counter() - terminal.started
+        first_frame, ready = (terminal.seconds_until(text) for text in (case.started, case.ready))
         terminal.pump(case.settle_s)
         before, painted, begun = processes.cpu_s(), terminal.painted, time.perf_counter()
         terminal.pump(seconds)
@@ -204,7 +210,7 @@ def measure(case: Case, seconds: float, environment: dict[str, str]) -> Cost:
             print(f"{case.name} ended by itself, having said:", terminal.seen[-1000:])
     finally:
         terminal.close()
-    return Cost(first_frame, screen, children, rss, rate, quit_s)
+    return Cost(first_frame, ready, screen, children, rss, rate, quit_s)
 
 
 def shown(value: float | None, format_spec: str) -> str:
@@ -219,7 +225,8 @@ def main() -> int:
     parser.add_argument("--only", choices=CASES)
     arguments = parser.parse_args()
     print(
-        f"{'':16}{'first frame':>12}{'screen':>9}{'children':>10}{'memory':>10}{'painted':>12}{'q':>8}"
+        f"{'':16}{'first frame':>12}{'keys':>8}{'screen':>9}{'children':>10}"
+        f"{'memory':>10}{'painted':>12}{'q':>8}"
     )
     with tempfile.TemporaryDirectory(prefix="roofmon-bench-") as home:
         # The cache of measured roofs is the user's own: measuring them anew is another benchmark.
@@ -235,6 +242,7 @@ def main() -> int:
                 cost = measure(case, arguments.seconds, environment)
                 print(
                     f"{case.name:16}{shown(cost.first_frame_s, '.2f'):>10} s"
+                    f"{shown(cost.ready_s, '.2f'):>6} s"
                     f"{shown(cost.screen_percent, '.1f'):>7} %"
                     f"{shown(cost.children_percent, '.1f'):>8} %{shown(cost.rss_mib, '.0f'):>6} MiB"
                     f"{shown(cost.painted_bytes_per_s, ',.0f'):>8} B/s"
