@@ -3,8 +3,9 @@
 import numpy as np
 
 from roofmon.diagnosis.finding import Case, Finding
+from roofmon.diagnosis.roofs import hard_limit, why_passed
 from roofmon.model.position import KernelClass
-from roofmon.model.roofline import Pipe, level_label, pipe_label
+from roofmon.model.roofline import Ceiling, Pipe, level_label, pipe_label
 from roofmon.model.table import Column
 from roofmon.units import duration, mebibytes, percent, si, significant
 from roofmon.view.cells import AT_ROOF
@@ -15,6 +16,7 @@ from roofmon.view.facts import (
     main_pipe,
     missing_work,
     of_roof,
+    roof_unit,
     unknown_time,
 )
 
@@ -96,7 +98,10 @@ def distance(case: Case) -> Finding | None:
 
 
 def over_roof(case: Case) -> Finding | None:
-    """Is it faster than its roof allows, by more than both intervals explain?"""
+    """Is it faster than its roof allows, by more than both intervals explain?
+
+    A sustained roof may be passed honestly; the physical bound at the clock held may not.
+    """
     roof, fraction = case.roof, case.fraction
     if roof is None or not np.isfinite(fraction) or fraction <= 1:
         return None
@@ -109,21 +114,33 @@ def over_roof(case: Case) -> Finding | None:
             title="at its roof within the error",
             evidence=f"{evidence}; from {percent(low)} on with both intervals",
         )
+    evidence += f"; still {percent(low)} at the low end of both intervals"
+    bound = hard_limit(case.device, roof) if case.device else None
+    if bound is not None and low * roof.value > bound:
+        limit = si(bound, roof_unit(roof))
+        return Finding(
+            rule="over-roof",
+            status="fail",
+            severity="error",
+            title="impossible: over its bound",
+            evidence=f"{evidence}; nothing passes {limit}, the physical bound at this clock",
+            advice=_wrong_work(case, roof),
+        )
+    why = why_passed(case.device, roof) if case.device else ""
     return Finding(
         rule="over-roof",
         status="fail",
-        severity="error",
+        severity="info" if why else "error",
         title=f"over the {called(roof)}",
-        evidence=f"{evidence}; still {percent(low)} at the low end of both intervals",
-        advice=_why_over(case),
+        evidence=evidence,
+        advice=why or _wrong_work(case, roof, "; else measure the roofs again, undisturbed"),
     )
 
 
-def _why_over(case: Case) -> str:
-    roof = case.roof
-    assert roof is not None
+def _wrong_work(case: Case, roof: Ceiling, otherwise: str = "") -> str:
+    """What may be wrong with the work of a kernel that is too fast; `otherwise` is added to a question."""
     if roof.kind == "compute":
-        return "does it do all the FLOPs declared? a short burst may also run at a higher clock"
+        return f"does it do all the FLOPs declared?{otherwise}"
     moved = case.table.bytes[roof.level or "dram"].values[case.row]
     cache = case.device.description.cache_bytes if case.device else None
     if roof.level == "dram" and cache and moved < cache:
@@ -131,9 +148,7 @@ def _why_over(case: Case) -> str:
             f"its {mebibytes(float(moved))} fit in the {mebibytes(cache)} cache: "
             "declare that level instead of dram"
         )
-    return (
-        "are the declared bytes too many, or in a cache? else measure the roofs again, undisturbed"
-    )
+    return f"are the declared bytes too many, or in a cache?{otherwise}"
 
 
 def low_intensity(case: Case) -> Finding | None:

@@ -91,6 +91,44 @@ def clock_moved(device: Device, ceiling: Ceiling) -> Finding | None:
     )
 
 
+def hard_limit(device: Device, roof: Ceiling) -> float | None:
+    """What nothing passes that `roof` limits: its physical bound, at the clock held where that is known.
+
+    In the roof's unit; None where no bound is known. The clock of an idle device is not that of the
+    kernels it ran.
+    """
+    bound = next(
+        (
+            c
+            for c in device.roofline.ceilings
+            if c.regime == "bound" and (c.level, c.pipe) == (roof.level, roof.pipe)
+        ),
+        None,
+    )
+    if bound is None:
+        return None
+    sample = device.sample
+    if sample is None or not sample.clock_hz or sample.load is None or sample.load < _IDLE:
+        return bound.value
+    return device.roofline.at_clock(bound, sample.clock_hz, bound.value)
+
+
+def why_passed(device: Device, roof: Ceiling) -> str:
+    """Why a kernel may honestly pass a roof that was measured under load; "" where nothing says so."""
+    if roof.kind != "compute" or roof.regime == "bound":
+        return ""
+    now = device.sample.clock_hz if device.sample else None
+    if now and roof.clock_hz and now > (1 + CLOCK_MOVED) * roof.clock_hz:
+        held, mhz = significant(roof.clock_hz / 1e6, 4), significant(now / 1e6, 4)
+        return (
+            f"the clock is {mhz} MHz now; the roof was sustained at {held} MHz"
+            f"{': a burst before the power cap' if 'power-capped' in roof.flags else ''}"
+        )
+    if "power-capped" in roof.flags:
+        return "the roof was sustained at the power cap: short bursts and data of zeros draw less"
+    return ""
+
+
 def oldest_s(device: Device, snapshot: Snapshot) -> float | None:
     """Age in s of the oldest measured ceiling of a device; None where no time is known."""
     ceilings = (c for c in device.roofline.ceilings if c.regime != "bound")

@@ -22,9 +22,15 @@ def missing_work(table: KernelTable, row: int) -> list[str]:
 
 def how_to_measure(device: Device) -> str:
     """What gives a device without roofs some."""
-    if device.description.kind == "cuda":
-        return "this version does not measure the roofs of a GPU yet"
-    return "roofmon calibrate measures them"
+    return f"roofmon calibrate --device {device_number(device)} measures them"
+
+
+def device_number(device: Device) -> str:
+    """A device as `--device` takes it, short."""
+    description = device.description
+    if description.kind == "cpu":
+        return "cpu"
+    return description.uuid if description.parent else str(description.index)
 
 
 def is_over_roof(positions: Positions, row: int) -> bool:

@@ -5,7 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import CPU, H200, NOW_S, Kernel, Work, bandwidth, compute, device, roofline, snapshot
+from builders import (
+    CPU,
+    GPU,
+    H200,
+    NOW_S,
+    Kernel,
+    Work,
+    bandwidth,
+    compute,
+    device,
+    gpu,
+    roofline,
+    snapshot,
+)
 from msgspec.structs import replace as replace_struct
 
 from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
@@ -75,6 +88,37 @@ def test_over_its_roof() -> None:
     assert "over-roof" not in checks(SLOW)
     compute_bound = checks(Kernel(median=1e6, flops={"vector/fp32": 90e9}))["over-roof"]
     assert "FLOPs declared" in compute_bound.advice
+
+
+def test_over_the_physical_bound_is_an_error_of_the_data() -> None:
+    # 66.9 TFLOP/s at 1980 MHz, so 50.7 at 1500 MHz.
+    bound = compute(66.9e12, half=0, regime="bound", clock_hz=1.98e9)
+    on = gpu(roofline(compute(40e12, clock_hz=1.5e9), bound), clock_hz=1.5e9, load=1.0)
+    found = checks(Kernel(median=1e6, device=GPU, flops={"vector/fp32": 55e9}), on=on)["over-roof"]
+    assert (found.severity, found.title) == ("error", "impossible: over its bound")
+    assert "nothing passes 50.7 TFLOP/s" in found.evidence
+    # The clock of an idle GPU is not that of the kernel.
+    idle = gpu(roofline(compute(40e12, clock_hz=1.5e9), bound), clock_hz=0.3e9, load=0.0)
+    found = checks(Kernel(median=1e6, device=GPU, flops={"vector/fp32": 55e9}), on=idle)[
+        "over-roof"
+    ]
+    assert found.title == "over the fp32 roof"
+
+
+def test_a_sustained_roof_may_be_passed_honestly() -> None:
+    roof = compute(753e12, "tensor/bf16", regime="gemm", clock_hz=1.5e9, flags=("power-capped",))
+    kernel = Kernel(median=1e6, device=GPU, flops={"tensor/bf16": 850e9})
+    burst = checks(kernel, on=gpu(roofline(roof), clock_hz=1.98e9, load=1.0))["over-roof"]
+    assert burst.severity == "info"
+    assert burst.advice == (
+        "the clock is 1,980 MHz now; the roof was sustained at 1,500 MHz: a burst before the power cap"
+    )
+    capped = checks(kernel, on=gpu(roofline(roof), clock_hz=1.5e9, load=1.0))["over-roof"]
+    assert (capped.severity, "zeros" in capped.advice) == ("info", True)
+    free = checks(
+        kernel, on=gpu(roofline(compute(753e12, "tensor/bf16", regime="gemm")), load=1.0)
+    )["over-roof"]
+    assert (free.severity, "measure the roofs again" in free.advice) == ("error", True)
 
 
 def test_over_its_roof_because_the_set_fits_in_the_cache() -> None:

@@ -93,7 +93,7 @@ def test_messages_on_the_chart() -> None:
     assert scene(build_view(snapshot(devices=[]), ViewState())).message
     bare = device(NO_ROOFS)
     message = scene(build_view(snapshot(devices=[bare]), ViewState())).message
-    assert message == "no roofs: roofmon calibrate measures them"
+    assert message == "no roofs: roofmon calibrate --device cpu measures them"
     progress = Progress(task="calibrating", device=CPU, done=2, total=6, text="triad")
     busy = replace(bare, progress=progress)
     message = scene(build_view(snapshot(devices=[busy]), ViewState())).message
