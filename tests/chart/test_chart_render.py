@@ -117,7 +117,7 @@ def assert_renders(random: Random, size: tuple[int, int]) -> None:
     assert_well_formed(render(scene, *size), *size, scene.unicode)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.randoms(use_true_random=True), SIZES)
 def test_any_scene_renders(random: Random, size: tuple[int, int]) -> None:
     assert_renders(random, size)
@@ -153,7 +153,7 @@ def test_every_zoom_renders(h200: Scene) -> None:
         assert canvas.point_cells["1"] == pytest.approx(first, abs=1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-1.9, 2.9), st.floats(9.1, 12.9)), min_size=1, max_size=4),
     st.floats(-0.03, 0.03),
