@@ -4,15 +4,16 @@ Reading needs neither numpy nor a device, so that valid roofs are drawn at once.
 read or written costs one notice and nothing else.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import msgspec
 
-from roofmon.calibration.manifest import Probe, sources_hash
+from roofmon.calibration.manifest import sources_hash
+from roofmon.calibration.probe import Mode, Probe, probes_for, probes_of_mode
 from roofmon.calibration.results import CalibrationResult
 from roofmon.model.roofline import Conditions
 from roofmon.model.session import Notice
@@ -20,8 +21,11 @@ from roofmon.resources import cache_dir, read_limited, write_private
 from roofmon.telemetry.host import Host
 from roofmon.units import clean
 
-Mode: TypeAlias = Literal["quick", "default", "thorough"]
-MODES: tuple[Mode, ...] = ("quick", "default", "thorough")
+_LIBRARIES = (
+    ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+    ("nvidia-cublas", "nvidia-cublas-cu12"),
+    ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+)
 
 _LIMIT = 2**20
 
@@ -35,8 +39,8 @@ def cpu_conditions(
     host: Host, probes: Iterable[Probe], mode: Mode, scale: float = 1.0
 ) -> Conditions:
     """Under what a calibration of this CPU is valid. numpy's version stands for the BLAS it brings."""
-    chosen = probes_of_mode(probes, mode)
     at_scale = "" if scale == 1.0 else f"×{scale:g}"
+    chosen = probes_of_mode(probes_for(probes, "cpu"), mode)
     return Conditions(
         device=host.uuid,
         driver=f"numpy {importlib.metadata.version('numpy')}",
@@ -45,22 +49,35 @@ def cpu_conditions(
     )
 
 
-def probes_of_mode(probes: Iterable[Probe], mode: Mode) -> list[Probe]:
-    """The probes that a mode runs."""
-    return [probe for probe in probes if probe.quick or mode != "quick"]
+def gpu_conditions(device: Conditions, probes: Iterable[Probe], mode: Mode) -> Conditions:
+    """Under what a calibration of a GPU is valid: what NVML says of the device, and what is run on it."""
+    chosen = probes_of_mode(probes_for(probes, "cuda"), mode)
+    run = f"{mode}-{sources_hash(chosen)}"
+    return msgspec.structs.replace(device, probes=f"{run}, {library_versions()}")
+
+
+def library_versions() -> str:
+    """The versions of what GPU probes run on: CuPy and, where it came from PyPI, cuBLAS and NVRTC.
+
+    Those of a CUDA toolkit are not told without loading them, which takes longer than reading a cache.
+    """
+    found = []
+    for names in _LIBRARIES:
+        for name in names:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found.append(f"{name} {importlib.metadata.version(name)}")
+                break
+    return ", ".join(found)
 
 
 def load_best(
-    host: Host,
-    probes: Iterable[Probe],
-    mode: Mode = "default",
-    scale: float = 1.0,
+    conditions_of: Callable[[Mode], Conditions],
+    modes: Iterable[Mode],
     notify: Callable[[Notice], None] = lambda notice: None,
 ) -> CalibrationResult | None:
-    """The best valid calibration that is at least as thorough as `mode`."""
-    chosen = list(probes)
-    for better in reversed(MODES[MODES.index(mode) :]):
-        if result := load_cached(cpu_conditions(host, chosen, better, scale), notify):
+    """The first valid calibration of `modes`."""
+    for mode in modes:
+        if result := load_cached(conditions_of(mode), notify):
             return result
     return None
 

@@ -52,7 +52,8 @@ def run_worker(
         if worker.returncode == 0 and output.exists():
             return msgspec.json.decode(output.read_bytes(), type=CalibrationResult)
     if problem:
-        code = ExitCode.USAGE if worker.returncode == ExitCode.USAGE else ExitCode.ERROR
+        known = worker.returncode in (ExitCode.USAGE, ExitCode.NO_DEVICE)
+        code = ExitCode(worker.returncode) if known else ExitCode.ERROR
         raise RoofmonError(problem.what, problem.fix, code)
     raise RoofmonError(f"the calibration gave no roof (worker ended with {worker.returncode})")
 

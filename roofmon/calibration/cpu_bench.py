@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from threadpoolctl import ThreadpoolController
 
-from roofmon.calibration.cache import Mode
+from roofmon.calibration.ceilings import to_ceiling
 from roofmon.calibration.cpu_kernels import OPERATIONS, Gemm, WorkingSet
-from roofmon.calibration.manifest import Probe
+from roofmon.calibration.probe import Mode, Probe
 from roofmon.calibration.team import Team
 from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
 from roofmon.errors import RoofmonError
@@ -39,7 +39,7 @@ class Caps:
 
 CAPS: Mapping[Mode, Caps] = {
     "quick": Caps(bandwidth=0.25, compute=0.6),
-    "default": Caps(bandwidth=0.4, compute=1.5),
+    "full": Caps(bandwidth=0.4, compute=1.5),
     "thorough": Caps(bandwidth=3.0, compute=12.0),
 }
 
@@ -47,13 +47,10 @@ CAPS: Mapping[Mode, Caps] = {
 class CpuBench:
     """Measures probes on all usable cores. `scale` shrinks sets, matrices and caps, for tests."""
 
-    def __init__(
-        self, host: Host, mode: Mode, scale: float = 1.0, stop: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, host: Host, mode: Mode, scale: float = 1.0) -> None:
         self._host = host
         self._caps = CAPS[mode]
         self._scale = scale
-        self._stop = stop
         self._clock = None if why_no_clock(host) else read_clock_hz
         self._team = Team(host.cpus, host.cores)
         self._blas = ThreadpoolController()  # type: ignore[no-untyped-call]
@@ -64,11 +61,14 @@ class CpuBench:
         self._dram = None
         self._team.close()
 
+    def broken(self) -> bool:
+        """Never: what Python raises leaves the process sound."""
+        return False
+
     def measure(self, probe: Probe) -> Ceiling:
         """Run one probe.
 
-        Raises: InterruptedError when asked to stop; RoofmonError, MemoryError or ArithmeticError where
-        it gives no result.
+        Raises: RoofmonError, MemoryError or ArithmeticError where it gives no result.
         """
         if probe.kind == "compute":
             # A set for DRAM is not needed any more, and its memory may be.
@@ -124,7 +124,7 @@ class CpuBench:
         left_s = max(0.0, began + cap_s - time.monotonic())
         launches = max(1, round(_SAMPLE_S * rates[gemm.size] / _flops(probe, gemm)))
         timing = self._time(probe, gemm.launch, left_s, launches)
-        return to_ceiling(probe, _flops(probe, gemm), timing, ())
+        return to_ceiling(probe, _flops(probe, gemm), timing)
 
     def _fitting(self, probe: Probe, cap_s: float) -> tuple[dict[int, Gemm], dict[int, float]]:
         """Products by size that fit in time and memory, each checked, with a first FLOP/s."""
@@ -152,34 +152,14 @@ class CpuBench:
         return gemms, rates
 
     def _rate(self, probe: Probe, gemm: Gemm) -> float:
-        if self._stop():
-            raise InterruptedError("asked to stop")
         return _flops(probe, gemm) / gemm.launch(1)
 
     def _time(
         self, probe: Probe, measure: Callable[[int], float], cap_s: float, launches: int = 0
     ) -> Timing:
         rule = Rule(half_width=HALF_WIDTH[probe.kind], cap_s=cap_s, sample_s=_SAMPLE_S)
-        return time_launches(measure, rule, self._clock, self._stop, launches)
+        return time_launches(measure, rule, self._clock, launches=launches)
 
 
 def _flops(probe: Probe, gemm: Gemm) -> float:
     return probe.flop_count(gemm.size, gemm.size, gemm.size)
-
-
-def to_ceiling(probe: Probe, amount: float, timing: Timing, flags: tuple[str, ...]) -> Ceiling:
-    """The ceiling of a probe of which one launch moves or computes `amount` bytes or FLOPs."""
-    return Ceiling(
-        kind=probe.kind,
-        value=amount / timing.median_s,
-        ci_low=amount / timing.high_s,
-        ci_high=amount / timing.low_s,
-        regime="sustained" if probe.kind == "bandwidth" else "gemm",
-        n=timing.n,
-        probe=probe.name,
-        level=probe.level,
-        pipe=probe.pipe,
-        clock_hz=timing.clock_hz,
-        flags=flags if timing.converged else (*flags, "not-converged"),
-        time_unix_s=time.time(),
-    )

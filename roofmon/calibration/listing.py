@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from roofmon.calibration.manifest import Probe
+from roofmon.calibration.probe import Probe
 from roofmon.model.roofline import level_label, pipe_label
 
 
@@ -30,7 +30,8 @@ def roof_name(probe: Probe) -> str:
 
 
 def work_per_element(probe: Probe) -> str:
-    """What one unit of work counts as: `24 byte/element`, `2*m*n*k FLOP`."""
+    """What one unit of work counts as: `24 byte/element`, `2*m*n*k FLOP`, `2*8 FLOP/iteration`."""
+    each = "/iteration of a thread" if probe.operation == "loop" else ""
     if probe.kind == "bandwidth":
-        return f"{probe.bytes_per_element} byte/element"
-    return f"{probe.flops} FLOP"
+        return f"{probe.bytes_per_element} byte{each or '/element'}"
+    return f"{probe.flops} FLOP{each}"

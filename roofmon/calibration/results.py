@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from roofmon.calibration.manifest import Probe
+from roofmon.calibration.probe import Probe
 from roofmon.model.roofline import Ceiling, Conditions, Roofline
 
 SPOILED = frozenset({"contended", "over-bound"})
@@ -15,7 +15,9 @@ class CalibrationResult(msgspec.Struct, frozen=True, kw_only=True):
     """One calibration of one device.
 
     `measurements` holds every probe's result, `roofline` only those that are roofs; `failures` says by
-    probe why it has none. `seconds` is how long all of it took.
+    probe why it has none, `not_applicable` why it has none here. `bounds` are the physical ceilings of the
+    device, where they are known. `seconds` is how long all of it took, `phases` how long its steps and
+    probes did.
     """
 
     device: str
@@ -23,6 +25,9 @@ class CalibrationResult(msgspec.Struct, frozen=True, kw_only=True):
     roofline: Roofline
     measurements: tuple[Ceiling, ...]
     failures: Mapping[str, str] = {}
+    not_applicable: Mapping[str, str] = {}
+    bounds: tuple[Ceiling, ...] = ()
+    phases: Mapping[str, float] = {}
     time_unix_s: float
     seconds: float
 

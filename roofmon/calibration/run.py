@@ -1,158 +1,142 @@
-"""One calibration from the first probe to the last: progress, growing roofs, contention, failures."""
+"""Measuring probes one after the other, in the process that may die of it: contention, failures, phases."""
 
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-import msgspec
-import psutil
-
-from roofmon.calibration.cache import Mode
-from roofmon.calibration.cpu_bench import CpuBench
-from roofmon.calibration.manifest import Probe
-from roofmon.calibration.results import CalibrationResult, roofline_of
+from roofmon.calibration.bench_messages import (
+    Begun,
+    BenchMessage,
+    Disturbed,
+    Failed,
+    Measured,
+    Phase,
+    Said,
+)
+from roofmon.calibration.ceilings import flagged
+from roofmon.calibration.probe import Probe
 from roofmon.errors import RoofmonError
-from roofmon.model.roofline import NO_ROOFS, Ceiling, Conditions
-from roofmon.model.session import Notice, Progress
-from roofmon.stream.messages import Message, NoticeMessage, ProgressMessage, Roofs
-from roofmon.telemetry.contention import ForeignLoad
-from roofmon.telemetry.host import Host
+from roofmon.model.roofline import Ceiling
+from roofmon.model.session import Notice
 from roofmon.units import clean
 
-_FIX = "stop it and recalibrate"
+
+class Bench(Protocol):
+    """What measures a probe: `CpuBench`, `GpuBench`."""
+
+    def measure(self, probe: Probe) -> Ceiling:
+        """The ceiling; whatever goes wrong is raised."""
+
+    def broken(self) -> bool:
+        """Whether a fault has left this process unfit to measure anything else."""
 
 
-def calibrate(
-    host: Host,
-    probes: Sequence[Probe],
-    conditions: Conditions,
-    mode: Mode,
-    load: ForeignLoad,
-    emit: Callable[[Message], None],
-    stop: Callable[[], bool] = lambda: False,
-    scale: float = 1.0,
-) -> CalibrationResult:
-    """Measure `probes` one after the other. A probe that fails is told and does not stop the others.
+class Load(Protocol):
+    """What tells how much others use of a device: `CpuLoad`, `GpuLoad`. Times are Unix times in µs."""
 
-    Args:
-        load: watches the other processes since some time before this call.
-        emit: takes progress, each better roofline and notices as they come.
+    resource: str
+    prompt: bool
+    """Whether `contended` knows at once, so that measuring once more tells whether they have gone."""
 
-    Raises: InterruptedError when `stop` says so.
+    def begin(self) -> None:
+        """A probe begins: what went on before does not count."""
+
+    def contended(self) -> bool:
+        """Whether others used enough since `begin` to lower a result by a few percent."""
+
+    def contended_late(self, began_us: int, ended_us: int) -> bool:
+        """The same for a time before, where that is told with a delay."""
+
+    def culprit(self) -> str | None:
+        """Who used most."""
+
+
+def measure_all(
+    bench: Bench, load: Load, probes: Sequence[Probe], say: Callable[[BenchMessage], None]
+) -> bool:
+    """Measure every probe, once more those that others disturbed, and tell.
+
+    A probe that fails is told and does not stop the others, unless it broke the process: then this
+    returns False at once. Call `load.begin` some time before.
     """
-    began = time.monotonic()
-    run = _Run(host, probes, conditions, load, emit)
-    bench = CpuBench(host, mode, scale, stop)
-    try:
-        run.measure_all(bench)
-        run.repeat_contended(bench)
-    finally:
-        bench.close()
-    run.progress(len(probes), "")
-    run.say_verdicts()
-    return CalibrationResult(
-        device=host.uuid,
-        mode=mode,
-        roofline=run.roofline,
-        measurements=tuple(run.measured.values()),
-        failures=run.failures,
-        time_unix_s=time.time(),
-        seconds=time.monotonic() - began,
-    )
+    run = _Run(bench, load, say)
+    run.warn_of_others()
+    for probe in probes:
+        run.measure(probe)
+        if bench.broken():
+            return False
+    run.look_back()
+    if load.prompt:
+        run.repeat_contended(probes)
+    run.say_verdict()
+    return True
 
 
 class _Run:
-    """What one calibration has gathered so far: `measured` and `failures` by probe."""
-
-    def __init__(
-        self,
-        host: Host,
-        probes: Sequence[Probe],
-        conditions: Conditions,
-        load: ForeignLoad,
-        emit: Callable[[Message], None],
-    ) -> None:
-        self._device = host.uuid
-        self._probes = probes
-        self._conditions = conditions
+    def __init__(self, bench: Bench, load: Load, say: Callable[[BenchMessage], None]) -> None:
+        self._bench = bench
         self._load = load
-        self._emit = emit
-        self.measured: dict[str, Ceiling] = {}
-        self.failures: dict[str, str] = {}
-        self.roofline = NO_ROOFS
+        self._say = say
+        self._measured: dict[str, Ceiling] = {}
+        self._when: dict[str, tuple[int, int]] = {}
 
-    def measure_all(self, bench: CpuBench) -> None:
-        """Every probe once."""
-        if self._contended() and (culprit := self._load.culprit()):
-            self._warn(f"roofs will come out low: {culprit} uses the CPU", _FIX)
-        for done, probe in enumerate(self._probes):
-            self.progress(done, probe.title)
-            if ceiling := self._measure(bench, probe):
-                self._keep(ceiling)
+    def warn_of_others(self) -> None:
+        """Tell before the first probe that somebody else is at work."""
+        if self._load.contended():
+            who = self._load.culprit() or "something that cannot be seen from here"
+            self._say(Disturbed(f"{who} uses the {self._load.resource}"))
 
-    def repeat_contended(self, bench: CpuBench) -> None:
-        """Once more what others disturbed, for as long as they leave us alone now."""
-        for probe in self._probes:
-            before = self.measured.get(probe.name)
-            if before is None or "contended" not in before.flags:
-                continue
-            self.progress(len(self._probes) - 1, f"once more, undisturbed: {probe.title}")
-            again = self._measure(bench, probe)
-            if again is None or "contended" in again.flags:
-                break
-            self._keep(again)
-
-    def progress(self, done: int, text: str) -> None:
-        """Tell how far it is."""
-        total = len(self._probes)
-        progress = Progress(
-            task="calibration", device=self._device, done=done, total=total, text=text
-        )
-        self._emit(ProgressMessage(progress=progress))
-
-    def say_verdicts(self) -> None:
-        """Tell what is to be said about the whole."""
-        ceilings = self.measured.values()
-        if names := ", ".join(c.probe for c in ceilings if "contended" in c.flags):
-            who = self._load.culprit() or "something that has ended or cannot be seen from here"
-            what = f"{who} used the CPU during {names}: these roofs may be low and are not kept"
-            self._warn(what, _FIX)
-        if any("small-set" in ceiling.flags for ceiling in ceilings):
-            what = "too little memory for a working set of 4 × the last-level cache"
-            self._warn(f"{what}: DRAM may read high", "free memory and recalibrate")
-        levels = {ceiling.level for ceiling in ceilings}
-        if {"llc", "dram"} <= levels and self.roofline.bandwidth("llc") is None:
-            what = "the last-level cache came out no faster than DRAM: its roof is left out"
-            self._warn(what, "other tenants may fill it; recalibrate when they are gone")
-
-    def _measure(self, bench: CpuBench, probe: Probe) -> Ceiling | None:
-        """The result of one probe, or None with its failure noted and told."""
-        self._load.cores()  # what went on between probes does not count
+    def measure(self, probe: Probe, again: bool = False) -> Ceiling | None:
+        """One probe; None with its failure told."""
+        self._say(Begun(probe.name, again))
+        self._load.begin()
+        began_us = _now_us()
         try:
-            ceiling = bench.measure(probe)
-        except InterruptedError:
-            raise
+            ceiling = self._bench.measure(probe)
+            if self._load.contended():
+                ceiling = flagged(ceiling, "contended")
         except Exception as error:  # whatever a probe does, the others still count
             if not isinstance(error, RoofmonError):
                 traceback.print_exc()
-            self.failures[probe.name] = clean(str(error) or type(error).__name__)
-            self._warn(f"probe {probe.name}: {self.failures[probe.name]}")
+            self._say(Failed(probe.name, clean(str(error) or type(error).__name__)))
             return None
-        if not self._contended():
-            return ceiling
-        return msgspec.structs.replace(ceiling, flags=(*ceiling.flags, "contended"))
+        else:
+            return self._keep(ceiling)
+        finally:
+            self._when[probe.name] = began_us, _now_us()
+            self._say(Phase(probe.name, (_now_us() - began_us) / 1e6))
 
-    def _keep(self, ceiling: Ceiling) -> None:
-        self.measured[ceiling.probe] = ceiling
-        roofline = roofline_of(self.measured.values(), self._probes, self._conditions)
-        if roofline != self.roofline:
-            self.roofline = roofline
-            self._emit(Roofs(device=self._device, roofline=roofline))
+    def look_back(self) -> None:
+        """Mark what turns out only now to have been disturbed."""
+        for name, ceiling in list(self._measured.items()):
+            if "contended" not in ceiling.flags and self._load.contended_late(*self._when[name]):
+                self._keep(flagged(ceiling, "contended"))
 
-    def _contended(self) -> bool:
-        """Whether others used enough since the last question to lower a result by a few percent."""
-        cores = self._load.cores()
-        return cores is not None and cores > max(0.2, 0.05 * (psutil.cpu_count() or 1))
+    def repeat_contended(self, probes: Sequence[Probe]) -> None:
+        """Once more what others disturbed, for as long as they leave us alone now."""
+        for probe in probes:
+            before = self._measured.get(probe.name)
+            if before is None or "contended" not in before.flags:
+                continue
+            again = self.measure(probe, again=True)
+            if again is None or "contended" in again.flags or self._bench.broken():
+                break
 
-    def _warn(self, what: str, fix: str = "") -> None:
-        self._emit(NoticeMessage(notice=Notice(severity="warning", what=what, fix=fix)))
+    def say_verdict(self) -> None:
+        """Tell which results may be low, and why."""
+        names = [name for name, c in self._measured.items() if "contended" in c.flags]
+        if names:
+            who = self._load.culprit() or "something that has ended or cannot be seen from here"
+            used = f"{who} used the {self._load.resource} during {', '.join(names)}"
+            what = f"{used}: these roofs may be low and are not kept"
+            self._say(Said(Notice(severity="warning", what=what, fix="stop it and recalibrate")))
+
+    def _keep(self, ceiling: Ceiling) -> Ceiling:
+        self._measured[ceiling.probe] = ceiling
+        self._say(Measured(ceiling))
+        return ceiling
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

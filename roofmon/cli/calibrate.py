@@ -1,6 +1,7 @@
-"""Measure the roofs of this device and print them, or list the probes.
+"""Measure the roofs of a device and print them, or list the probes.
 
-roofmon calibrate            measure, print and keep the roofs
+roofmon calibrate            measure, print and keep the roofs of the first GPU, else of the CPU
+roofmon calibrate --quick    the most important ones only
 roofmon calibrate --list     what there is to measure; measures nothing
 """
 
@@ -15,13 +16,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `roofmon calibrate`."""
     parser.add_argument("--list", action="store_true", help="list the probes, measure nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu"), help="what to measure")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="what to measure: cpu, the index, UUID or PCI id of a GPU, or auto",
+    )
     parser.add_argument("--probe", action="append", default=[], metavar="NAME", help="only these")
     parser.add_argument(
         "--cached", action="store_true", help="print the roofs of before where they are valid"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="the most important probes only")
+    how.add_argument("--full", action="store_true", help="all probes, as without an option")
     how.add_argument("--thorough", action="store_true", help="more time for narrower intervals")
 
 
@@ -59,10 +65,9 @@ def _measure(args: argparse.Namespace) -> int:
     from roofmon.report.calibration import calibration_json, calibration_table
     from roofmon.stream.messages import Message, NoticeMessage, ProgressMessage
 
-    if args.device == "auto" and nvidia_gpu_present():
-        print("roofmon: this version measures no GPU roofs yet: measuring the CPU", file=sys.stderr)
-    arguments = [f"--probe={name}" for name in args.probe]
-    arguments += [f"--{name}" for name in ("quick", "thorough") if getattr(args, name)]
+    device = "cpu" if args.device == "auto" and not nvidia_gpu_present() else args.device
+    arguments = [f"--device={device}", *(f"--probe={name}" for name in args.probe)]
+    arguments += [f"--{name}" for name in ("quick", "full", "thorough") if getattr(args, name)]
     arguments += [] if args.cached else ["--refresh"]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     notes = Console(stderr=True)
@@ -73,8 +78,8 @@ def _measure(args: argparse.Namespace) -> int:
             if isinstance(message, ProgressMessage):
                 now = message.progress
                 bar.update(task, completed=now.done, total=now.total, description=now.text)
-            elif isinstance(message, NoticeMessage):
-                notice = message.notice
+            elif isinstance(message, NoticeMessage) and message.notice.severity != "error":
+                notice = message.notice  # an error is what the command ends with
                 print(
                     f"roofmon: {notice.what}",
                     *filter(None, [notice.fix]),

@@ -125,7 +125,10 @@ def _gpus() -> Iterator[Check]:
         live = f"no live point ({point})" if point else "live point by GPM"
         yield Check(f"GPU {gpu.index}", "ok", f"{gpu.name}, {uuid}, driver {gpu.driver}, {live}")
     if host.gpus and importlib.util.find_spec("cupy") is None:
-        fix = "pip install 'roofmon[cuda13]' (or cuda12) lets the demo run on the GPU"
+        fix = (
+            "pip install 'roofmon[cuda13]' (cuda12 for an older driver; cuda13-ctk where there is no CUDA "
+            "toolkit): measures the GPU's roofs, and lets the demo run on it"
+        )
         yield Check("CuPy", "optional", "not installed", fix)
 
 

@@ -8,33 +8,27 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from roofmon.calibration.ceilings import share_of_bound
 from roofmon.calibration.listing import probe_rows
-from roofmon.calibration.manifest import Probe
+from roofmon.calibration.probe import Probe
 from roofmon.calibration.results import CalibrationResult
 from roofmon.model.roofline import Pipe, Roofline, level_label, pipe_label
-from roofmon.units import age, si, significant
+from roofmon.units import age, percent, si, significant
 
 
 def calibration_table(result: CalibrationResult) -> Table:
-    """Every measurement with median, 95 % interval, samples, clock and flags; then the ridge points."""
-    ridges = " · ".join(
-        f"{pipe_label(pipe)} at {significant(intensity)} FLOP/byte of {level_label(level)}"
-        for level, pipe, intensity in _ridges(result.roofline)
-    )
-    since = age(time.time() - result.time_unix_s)
-    caption = f"● roof   measured {since} ago in {result.seconds:.1f} s"
-    if ridges:
-        caption += f"\nridge points: {ridges}"
-    for probe, reason in result.failures.items():
-        caption += f"\n{probe}: {reason}"
-    table = Table(caption=Text(caption), caption_justify="left", box=None, pad_edge=False)
+    """Every measurement with median, 95 % interval, samples, the conditions it was taken under, and its
+    share of what is physically possible at that clock; then the ridge points of DRAM."""
+    table = Table(caption=Text(_caption(result)), caption_justify="left", box=None, pad_edge=False)
+    gpu = any(ceiling.memory_clock_hz for ceiling in result.measurements)
     for heading in ("", "probe", "roof"):
         table.add_column(heading)
-    for heading in ("median", "95 % interval", "n", "clock"):
+    for heading in ("median", "95 % interval", "n", "clock", *(("of bound",) if gpu else ())):
         table.add_column(heading, justify="right")
-    table.add_column("flags")
+    table.add_column("limits and flags" if gpu else "flags", overflow="fold")
     for ceiling in result.measurements:
         unit = "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"
+        share = share_of_bound(ceiling, result.bounds)
         table.add_row(
             "●" if result.is_roof(ceiling) else "",
             Text(ceiling.probe),
@@ -43,9 +37,24 @@ def calibration_table(result: CalibrationResult) -> Table:
             f"{si(ceiling.ci_low)} … {si(ceiling.ci_high)}",
             str(ceiling.n),
             si(ceiling.clock_hz, "Hz"),
-            ", ".join(ceiling.flags),
+            *((percent(share),) if gpu else ()),
+            ", ".join([*ceiling.event_reasons, *ceiling.flags]),
         )
     return table
+
+
+def _caption(result: CalibrationResult) -> str:
+    ridges = " · ".join(
+        f"{pipe_label(pipe)} at {significant(intensity)} FLOP/byte of {level_label(level)}"
+        for level, pipe, intensity in _ridges(result.roofline)
+        if level == "dram"
+    )
+    since = age(time.time() - result.time_unix_s)
+    lines = [f"● roof   measured {since} ago in {result.seconds:.1f} s"]
+    lines += [f"ridge points: {ridges}"] if ridges else []
+    lines += [f"{probe}: {reason}" for probe, reason in result.failures.items()]
+    lines += [f"{probe}: n/a, {reason}" for probe, reason in result.not_applicable.items()]
+    return "\n".join(lines)
 
 
 def calibration_json(result: CalibrationResult) -> dict[str, Any]:
@@ -63,7 +72,11 @@ def calibration_json(result: CalibrationResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "conditions": msgspec.structs.asdict(conditions) if conditions else None,
         "measurements": [
-            {**ceiling_document(ceiling), "roof": result.is_roof(ceiling)}
+            {
+                **ceiling_document(ceiling),
+                "roof": result.is_roof(ceiling),
+                "share_of_bound": share_of_bound(ceiling, result.bounds),
+            }
             for ceiling in result.measurements
         ],
         "ridge_points": [
@@ -71,6 +84,8 @@ def calibration_json(result: CalibrationResult) -> dict[str, Any]:
             for level, pipe, intensity in _ridges(result.roofline)
         ],
         "failures": dict(result.failures),
+        "not_applicable": dict(result.not_applicable),
+        "phases_s": dict(result.phases),
     }
 
 

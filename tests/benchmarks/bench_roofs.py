@@ -18,7 +18,8 @@ from typing import TypeVar
 import numpy as np
 
 from roofmon.calibration.cpu_bench import DRAM_FACTOR, CpuBench
-from roofmon.calibration.manifest import Probe, load_probes
+from roofmon.calibration.manifest import load_probes
+from roofmon.calibration.probe import Probe, probes_for
 from roofmon.resources import probes_dir
 from roofmon.telemetry.contention import ForeignLoad, own_family
 from roofmon.telemetry.host import ASSUMED_LLC_BYTES, Host, read_host
@@ -68,7 +69,7 @@ def direct_matmul(precision: str) -> dict[int, float]:
 
 def dram_rates(host: Host, probes: list[Probe]) -> dict[str, float]:
     """Byte/s of each DRAM probe."""
-    bench = CpuBench(host, "default")
+    bench = CpuBench(host, "full")
     rates = {p.name: bench.measure(p).value for p in probes if p.level == "dram"}
     bench.close()
     return rates
@@ -76,7 +77,7 @@ def dram_rates(host: Host, probes: list[Probe]) -> dict[str, float]:
 
 def gemm_pair(host: Host, probe: Probe) -> tuple[float, dict[int, float]]:
     """FLOP/s of a GEMM probe, and of direct calls by size."""
-    bench = CpuBench(host, "default")
+    bench = CpuBench(host, "full")
     rate = bench.measure(probe).value
     bench.close()
     return rate, direct_matmul(probe.precision)
@@ -103,7 +104,7 @@ def main() -> None:
     """Measure and print."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     host = read_host()
-    probes = load_probes([probes_dir()])[0]
+    probes = probes_for(load_probes([probes_dir()])[0], "cpu")
     runs: list[list[dict[str, float]]] = [[], []]
     roofs: list[dict[str, float]] = []
     gemms: dict[str, list[tuple[float, dict[int, float]]]] = {"fp32": [], "fp64": []}

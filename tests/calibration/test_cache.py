@@ -9,11 +9,13 @@ import pytest
 from roofmon.calibration.cache import (
     cache_path,
     cpu_conditions,
+    gpu_conditions,
     load_best,
     load_cached,
     store,
 )
 from roofmon.calibration.manifest import load_probes
+from roofmon.calibration.probe import Mode, probes_for
 from roofmon.calibration.results import CalibrationResult, roofline_of
 from roofmon.model.roofline import Ceiling, Conditions, Pipe
 from roofmon.model.session import Notice
@@ -56,9 +58,7 @@ def compute(probe: str, value: float) -> Ceiling:
     )
 
 
-def result(
-    conditions: Conditions, *measurements: Ceiling, mode: str = "default"
-) -> CalibrationResult:
+def result(conditions: Conditions, *measurements: Ceiling, mode: str = "full") -> CalibrationResult:
     return CalibrationResult(
         device=conditions.device,
         mode=mode,
@@ -70,7 +70,7 @@ def result(
 
 
 def test_the_best_of_a_group_is_the_roof() -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     measured = [
         bandwidth("copy", 30e9),
         bandwidth("axpy", 45e9),
@@ -89,14 +89,14 @@ def test_the_best_of_a_group_is_the_roof() -> None:
 
 
 def test_a_cache_no_faster_than_dram_is_no_roof() -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     measured = [bandwidth("axpy", 45e9), bandwidth("llc-axpy", 45e9, "llc")]
     assert [c.level for c in roofline_of(measured, PROBES, conditions).ceilings] == ["dram"]
     assert roofline_of(measured[1:], PROBES, conditions).bandwidth("llc") is not None
 
 
 def test_what_is_kept_comes_back_the_same() -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     kept = result(conditions, bandwidth("axpy", 45e9), compute("gemm-fp64", 80e9))
     assert load_cached(conditions) is None
     store(conditions, kept)
@@ -119,28 +119,44 @@ def test_what_is_kept_comes_back_the_same() -> None:
     ],
 )
 def test_any_other_condition_is_another_calibration(change: dict[str, object]) -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     store(conditions, result(conditions, bandwidth("axpy", 45e9)))
     assert load_cached(msgspec.structs.replace(conditions, **change)) is None
 
 
-def test_the_more_thorough_calibration_wins_and_a_hasty_one_does_not_count() -> None:
-    quick = cpu_conditions(HOST, PROBES, "quick")
-    thorough = cpu_conditions(HOST, PROBES, "thorough")
-    store(quick, result(quick, bandwidth("axpy", 40e9), mode="quick"))
-    assert load_best(HOST, PROBES) is None
-    found = load_best(HOST, PROBES, "quick")
-    assert found is not None
-    assert found.mode == "quick"
-    store(thorough, result(thorough, bandwidth("axpy", 45e9), mode="thorough"))
-    for mode in ("quick", "default", "thorough"):
-        found = load_best(HOST, PROBES, mode)
+def test_the_first_valid_calibration_of_the_modes_asked_for_is_taken() -> None:
+    def conditions_of(mode: Mode) -> Conditions:
+        return cpu_conditions(HOST, PROBES, mode)
+
+    for mode, value in (("quick", 40e9), ("thorough", 45e9)):
+        conditions = conditions_of(mode)
+        store(conditions, result(conditions, bandwidth("axpy", value), mode=mode))
+    assert load_best(conditions_of, ["full"]) is None
+    for modes, expected in (
+        (["thorough", "full", "quick"], "thorough"),
+        (["full", "quick"], "quick"),
+    ):
+        found = load_best(conditions_of, modes)
         assert found is not None
-        assert found.mode == "thorough"
+        assert found.mode == expected
+
+
+def test_probes_of_a_gpu_do_not_change_what_a_cpu_calibration_is_valid_for() -> None:
+    own = probes_for(PROBES, "cpu")
+    assert len(own) < len(PROBES)
+    assert cpu_conditions(HOST, own, "full") == cpu_conditions(HOST, PROBES, "full")
+    gpu = Conditions(device="GPU-1", driver="580.1", power_limit_w=700.0, ecc=True)
+    kept = gpu_conditions(gpu, PROBES, "full")
+    assert kept == gpu_conditions(gpu, probes_for(PROBES, "cuda"), "full")
+    assert (kept.device, kept.driver, kept.power_limit_w) == ("GPU-1", "580.1", 700.0)
+    # Another CUDA text is another calibration, and so is another selection.
+    changed = [msgspec.structs.replace(p, source_text=p.source_text + " ") for p in PROBES]
+    assert gpu_conditions(gpu, changed, "full") != kept
+    assert gpu_conditions(gpu, PROBES, "quick").probes != kept.probes
 
 
 def test_spoiled_empty_and_incomplete_results_are_not_kept() -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     good = result(conditions, bandwidth("axpy", 45e9, "dram", "not-converged"))
     assert good.worth_keeping
     for spoiled in (
@@ -155,7 +171,7 @@ def test_spoiled_empty_and_incomplete_results_are_not_kept() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"conditions": 1}', b"\xff\xfe", b"[" * 10**5])
 def test_a_damaged_file_is_told_once_and_ignored(damage: bytes) -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     store(conditions, result(conditions, bandwidth("axpy", 45e9)))
     cache_path(conditions).write_bytes(damage)
     notices: list[Notice] = []
@@ -171,7 +187,7 @@ def test_a_damaged_file_is_told_once_and_ignored(damage: bytes) -> None:
 def test_an_unwritable_cache_is_told_once() -> None:
     cache_dir().parent.mkdir()
     cache_dir().write_text("a file where the directory should be")
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     notices: list[Notice] = []
     store(conditions, result(conditions, bandwidth("axpy", 45e9)), notices.append)
     assert len(notices) == 1
@@ -179,7 +195,7 @@ def test_an_unwritable_cache_is_told_once() -> None:
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
-    conditions = cpu_conditions(HOST, PROBES, "default")
+    conditions = cpu_conditions(HOST, PROBES, "full")
     store(conditions, result(conditions, bandwidth("axpy", 45e9)))
     path = cache_path(conditions)
     path.rename(tmp_path / "elsewhere")
@@ -194,8 +210,9 @@ def test_reading_the_cache_does_not_need_numpy() -> None:
         "import sys\n"
         "from roofmon.calibration.cache import load_best\n"
         "from roofmon.calibration.manifest import load_probes\n"
-        "from roofmon.telemetry.host import read_host\n"
-        "load_best(read_host(), load_probes()[0]); print('numpy' in sys.modules)"
+        "from roofmon.calibration.targets import find_target\n"
+        "target = find_target('cpu', load_probes()[0], 1.0, print)\n"
+        "load_best(target.conditions_of, ['full']); print('numpy' in sys.modules)"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     assert output == b"False\n"

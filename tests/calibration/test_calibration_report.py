@@ -2,12 +2,15 @@ import io
 import json
 import time
 
+import msgspec
+import pytest
 from rich.console import Console
 
 from roofmon.calibration.manifest import load_probes
 from roofmon.calibration.results import CalibrationResult
 from roofmon.model.roofline import Ceiling, Conditions, Pipe, Roofline
 from roofmon.report.calibration import calibration_json, calibration_table, probe_table
+from roofmon.telemetry.nvidia.bounds import physical_ceilings
 
 DRAM = Ceiling(
     kind="bandwidth",
@@ -43,7 +46,7 @@ FP64 = Ceiling(
 )
 RESULT = CalibrationResult(
     device="cpu-0",
-    mode="default",
+    mode="full",
     roofline=Roofline(ceilings=(DRAM, FP64), conditions=Conditions(device="cpu-0", threads=2)),
     measurements=(COPY, DRAM, FP64),
     failures={"llc-axpy": "the system does not tell the size of the last-level cache"},
@@ -96,3 +99,76 @@ def test_the_list_names_every_probe() -> None:
     text = rendered(probe_table(load_probes()[0]))
     for probe in load_probes()[0]:
         assert probe.name in text
+
+
+H200 = CalibrationResult(
+    device="GPU-1",
+    mode="full",
+    roofline=Roofline(
+        ceilings=(
+            msgspec.structs.replace(DRAM, value=4.393e12, memory_clock_hz=3.201e9, probe="triad"),
+            Ceiling(
+                kind="bandwidth",
+                value=9.6e12,
+                ci_low=9.5e12,
+                ci_high=9.7e12,
+                regime="sustained",
+                n=20,
+                probe="l2",
+                level="l2",
+            ),
+            Ceiling(
+                kind="compute",
+                value=753e12,
+                ci_low=750e12,
+                ci_high=756e12,
+                regime="gemm",
+                n=20,
+                probe="bf16",
+                pipe=Pipe("tensor", "bf16"),
+                clock_hz=1.6e9,
+                event_reasons=("power cap",),
+                flags=("power-capped",),
+            ),
+        )
+    ),
+    measurements=(),
+    not_applicable={"gpu-nvlink-copy": "no second GPU is visible"},
+    bounds=physical_ceilings(
+        compute_capability="9.0",
+        sms=132,
+        sm_clock_hz=1.98e9,
+        dram_bytes_per_s=4.814e12,
+        memory_clock_hz=3.201e9,
+    ),
+    phases={"import of CuPy": 0.7},
+    time_unix_s=time.time() - 30,
+    seconds=5.2,
+)
+H200 = msgspec.structs.replace(H200, measurements=H200.roofline.ceilings)
+
+
+def test_a_gpus_table_has_shares_of_the_bound_and_what_limits_the_clock() -> None:
+    lines = rendered(calibration_table(H200)).splitlines()
+    (triad,) = [line for line in lines if " triad " in line]
+    (l2,) = [line for line in lines if " l2 " in line]
+    (bf16,) = [line for line in lines if "753 TFLOP" in line]
+    assert "91 %" in triad  # 4.393 of 4.814 TB/s
+    assert "n/a" in l2  # no bound is known
+    assert "87 %" in bf16  # of 132 × 4096 × 1.6 GHz = 865 TFLOP/s; of 1070 at the boost clock 70 %
+    assert "power cap, power-capped" in bf16
+    text = " ".join(lines)
+    assert "bf16 at 171 FLOP/byte of DRAM" in text  # 753 / 4.393
+    assert "of L2" not in text
+    assert "gpu-nvlink-copy: n/a, no second GPU is visible" in text
+
+
+def test_the_json_of_a_gpu_says_what_the_table_does() -> None:
+    value = json.loads(json.dumps(calibration_json(H200)))
+    shares = [m["share_of_bound"] for m in value["measurements"]]
+    assert shares[0] == pytest.approx(4.393 / 4.814)
+    assert shares[1] is None
+    assert shares[2] == pytest.approx(753e12 / (132 * 4096 * 1.6e9))
+    assert value["not_applicable"] == {"gpu-nvlink-copy": "no second GPU is visible"}
+    assert value["phases_s"] == {"import of CuPy": 0.7}
+    assert len(value["ridge_points"]) == 2

@@ -13,6 +13,7 @@ from roofmon.calibration.cache import cpu_conditions, store
 from roofmon.calibration.client import run_worker
 from roofmon.calibration.lock import device_lock
 from roofmon.calibration.manifest import load_probes
+from roofmon.calibration.probe import probes_for
 from roofmon.calibration.results import CalibrationResult, roofline_of
 from roofmon.errors import ExitCode, RoofmonError
 from roofmon.model.roofline import Ceiling
@@ -65,8 +66,8 @@ def notices(received: list[Message]) -> list[str]:
 
 def kept_result() -> CalibrationResult:
     """A calibration in the cache that no measurement could have given."""
-    probes = load_probes()[0]
-    conditions = cpu_conditions(HOST, probes, "default")
+    probes = probes_for(load_probes()[0], "cpu")
+    conditions = cpu_conditions(HOST, probes, "full")
     ceiling = Ceiling(
         kind="bandwidth",
         value=123.0,
@@ -79,7 +80,7 @@ def kept_result() -> CalibrationResult:
     )
     result = CalibrationResult(
         device=HOST.uuid,
-        mode="default",
+        mode="full",
         roofline=roofline_of([ceiling], probes, conditions),
         measurements=(ceiling,),
         time_unix_s=time.time(),
@@ -101,7 +102,9 @@ def test_roofs_grow_while_probes_run_and_nothing_is_left_behind(own_directories:
     roofs = [m for m in received if isinstance(m, Roofs)]
     assert len(roofs[0].roofline.ceilings) == 1
     assert roofs[-1].roofline == result.roofline
-    assert [m.probe for m in result.measurements] == [p.name for p in load_probes()[0]]
+    assert [m.probe for m in result.measurements] == [
+        p.name for p in probes_for(load_probes()[0], "cpu")
+    ]
     assert {c.name for c in result.roofline.ceilings} >= {"DRAM", "fp32", "fp64"}
     assert result.failures == {}
     assert list((own_directories / "run" / "roofmon").iterdir()) == []

@@ -4,7 +4,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from roofmon.calibration.cpu_bench import CpuBench, to_ceiling
+from roofmon.calibration.ceilings import to_ceiling
+from roofmon.calibration.cpu_bench import CpuBench
 from roofmon.calibration.manifest import Probe, load_probes
 from roofmon.calibration.timing import Timing
 from roofmon.errors import RoofmonError
@@ -64,12 +65,4 @@ def test_a_cache_of_unknown_size_has_no_roof_but_dram_has() -> None:
     with pytest.raises(RoofmonError, match="does not tell the size"):
         bench.measure(PROBES["llc-update"])
     assert bench.measure(PROBES["copy"]).value > 0
-    bench.close()
-
-
-def test_it_stops_when_asked() -> None:
-    bench = CpuBench(read_host(), "quick", SCALE, stop=lambda: True)
-    for name in ("copy", "gemm-fp32"):
-        with pytest.raises(InterruptedError):
-            bench.measure(PROBES[name])
     bench.close()

@@ -6,7 +6,9 @@ import pytest
 
 from roofmon.calibration.cpu_kernels import OPERATIONS as KERNELS
 from roofmon.calibration.listing import probe_rows
-from roofmon.calibration.manifest import OPERATIONS, load_probes, read_probe, sources_hash
+from roofmon.calibration.manifest import load_probes, read_probe, sources_hash
+from roofmon.calibration.manifest_rules import OPERATIONS
+from roofmon.calibration.probe import probes_for
 from roofmon.errors import RoofmonError
 from roofmon.model.roofline import Pipe
 from roofmon.resources import probes_dir
@@ -41,8 +43,9 @@ def write(folder: Path, text: str, name: str = "mine") -> Path:
 
 
 def test_the_bundled_probes_are_sound() -> None:
-    probes, problems = load_probes([probes_dir()])
+    every, problems = load_probes([probes_dir()])
     assert problems == []
+    probes = probes_for(every, "cpu")
     assert [probe.name for probe in probes] == [
         *("copy", "read", "axpy", "update", "triad"),
         *("llc-axpy", "llc-update", "gemm-fp32", "gemm-fp64"),
@@ -59,9 +62,7 @@ def test_the_bundled_probes_are_sound() -> None:
 
 
 def test_every_operation_can_be_run() -> None:
-    bandwidth = {name for name, kind in OPERATIONS.items() if kind == "bandwidth"}
-    assert bandwidth == set(KERNELS)
-    assert set(OPERATIONS) - bandwidth == {"gemm"}
+    assert set(OPERATIONS["numpy"]) == {*KERNELS, "gemm"}
 
 
 def test_listing_needs_neither_numpy_nor_a_device() -> None:
@@ -94,7 +95,7 @@ def test_rows_say_what_counts() -> None:
         (COPY.replace("= 16", "= 0"), 6, "bytes_per_element must be between 1 and 1024"),
         (COPY.replace('"dram"\nb', '"l7"\nb'), 5, "level: Invalid enum value 'l7'"),
         (COPY.replace('"dram"\nb', '"l1"\nb'), 5, "level must be one of dram, llc"),
-        (COPY.replace('"numpy"', '"cuda"'), 3, "backend: Invalid enum value 'cuda'"),
+        (COPY.replace('"numpy"', '"opencl"'), 3, "backend: Invalid enum value 'opencl'"),
         (COPY.replace('"my copy"', '""'), 2, "title must be one line of text"),
         (COPY.replace('"my copy"', '"\\u001b[2J"'), 2, "title must be one line of text"),
         (COPY.replace('"mine"', '"other"'), 1, "name must be the file's name, 'mine'"),

@@ -1,0 +1,256 @@
+"""Measuring one probe on this GPU: working sets, time limits, the resulting ceiling with its conditions."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from roofmon.calibration import gpu_sizes as sizes
+from roofmon.calibration.ceilings import judged, to_ceiling, widened
+from roofmon.calibration.gpu_device import Gpu
+from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
+from roofmon.calibration.gpu_load import HeldClocks
+from roofmon.calibration.gpu_results import check_sink, check_stream
+from roofmon.calibration.gpu_timer import EventTimer
+from roofmon.calibration.gpu_transfer import Transfer
+from roofmon.calibration.probe import Mode, Probe
+from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
+from roofmon.model.roofline import Ceiling
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Seconds that one probe may take: of `tensor`, busy ones of the winning shape."""
+
+    bandwidth: float
+    vector: float
+    tensor: float
+
+
+CAPS: Mapping[Mode, Caps] = {
+    "quick": Caps(bandwidth=0.12, vector=0.15, tensor=0.3),
+    "full": Caps(bandwidth=0.12, vector=0.15, tensor=0.3),
+    "thorough": Caps(bandwidth=0.8, vector=0.8, tensor=2.0),
+}
+
+_SAMPLES = 20  # ranks 6 to 15 bound the median
+_FEWEST_SAMPLES = 10
+_TRANSFER_SAMPLE_S = 0.005
+_TENSOR_SAMPLE_S = 0.01
+_PRETEST_S = 0.02
+_WARM_UP_BYTES = 2**28
+_WARM_UP_S = 0.5
+_WARM_UP_STEP_S = 0.01
+_SINK_BYTES = 64
+
+
+class GpuBench:
+    """Measures probes on an open GPU.
+
+    Args:
+        bounds: the physical ceilings of this device.
+    """
+
+    def __init__(
+        self, gpu: Gpu, mode: Mode, clocks: HeldClocks, bounds: tuple[Ceiling, ...]
+    ) -> None:
+        self._gpu = gpu
+        self._caps = CAPS[mode]
+        self._clocks = clocks
+        self._bounds = bounds
+        self._stream: Any = None  # one allocation that every stream probe divides
+        self._stream_bytes = 0
+        self._sink = gpu.allocate(_SINK_BYTES)
+
+    def warm_up(self) -> None:
+        """Keep the GPU busy until its SM clock is steady, at most `_WARM_UP_S`: it idles at a fifth."""
+        size = min(_WARM_UP_BYTES, self._gpu.free_bytes() // 4)
+        if size < _SINK_BYTES:
+            return
+        memory = self._gpu.allocate(size)
+        readings: list[float] = []
+        end = time.monotonic() + _WARM_UP_S
+        while time.monotonic() < end:
+            step = time.monotonic() + _WARM_UP_STEP_S
+            while time.monotonic() < step:
+                self._gpu.fill(memory, size, "fp64")
+                self._gpu.wait()
+            reading = self._clocks.read()
+            if reading is None:
+                return
+            readings.append(reading)
+            if len(readings) >= 3 and max(readings[-3:]) - min(readings[-3:]) <= 0.01 * reading:
+                return
+
+    def broken(self) -> bool:
+        """Whether nothing more can be measured in this process."""
+        return self._gpu.broken()
+
+    def measure(self, probe: Probe) -> Ceiling:
+        """Run one probe. Raises RoofmonError, ArithmeticError or CuPy's error where it gives no result."""
+        self._clocks.reset()
+        self._gpu.runtime.memset(self._sink.ptr, 0, _SINK_BYTES)
+        if probe.operation != "stream":
+            self._stream = None  # its memory may be needed
+        match probe.operation:
+            case "stream":
+                ceiling = self._measure_stream(probe)
+            case "reread":
+                ceiling = self._measure_reread(probe)
+            case "loop":
+                ceiling = self._measure_loop(probe)
+            case "gemm":
+                ceiling = self._measure_gemm(probe)
+            case _:
+                ceiling = self._measure_transfer(probe)
+        held = msgspec.structs.replace(
+            ceiling,
+            memory_clock_hz=self._clocks.memory_clock_hz(),
+            event_reasons=self._clocks.reasons(),
+            flags=(*self._clocks.flags(), *ceiling.flags),
+        )
+        return judged(widened(held), self._bounds)
+
+    def _measure_stream(self, probe: Probe) -> Ceiling:
+        function = self._gpu.function(probe)
+        arrays = probe.arrays or 1
+        if self._stream is None:
+            self._stream_bytes = 3 * sizes.stream_array_bytes(3, self._gpu.free_bytes())
+            self._stream = self._gpu.allocate(self._stream_bytes)
+        size = self._stream_bytes // arrays // sizes.ALIGNMENT * sizes.ALIGNMENT
+        elements = size // (probe.element_bytes or 1)
+        # Anew for each probe: the one before may have left the same number everywhere.
+        self._gpu.fill(self._stream, self._stream_bytes, probe.precision)
+        starts = [self._stream.ptr + number * size for number in range(arrays)]
+        blocks = (
+            sizes.covering_blocks(probe, elements)
+            if probe.elements_per_thread
+            else sizes.resident_blocks(probe, self._gpu.sms)
+        )
+        arguments = [*map(np.uint64, starts), np.uint64(elements)]
+        launch = self._launcher(probe, function, blocks, arguments)
+        timing = self._time(probe, launch)
+        check_stream(self._gpu, probe, starts, size)
+        small = sizes.is_small(size, arrays, self._gpu.l2_bytes)
+        amount = (probe.bytes_per_element or 0) * elements
+        return to_ceiling(probe, amount, timing, ("small-set",) if small else ())
+
+    def _measure_reread(self, probe: Probe) -> Ceiling:
+        function = self._gpu.function(probe)
+        size = sizes.reread_bytes(probe, self._gpu.l2_bytes, self._gpu.sms)
+        elements = size // (probe.element_bytes or 1)
+        memory = self._gpu.allocate(size)
+        self._gpu.fill(memory, size, probe.precision)
+        blocks = sizes.resident_blocks(probe, self._gpu.sms)
+
+        def launcher(passes: int) -> Callable[[], None]:
+            arguments = [np.uint64(memory.ptr), np.uint64(elements), np.uint32(passes)]
+            return self._launcher(probe, function, blocks, [*arguments, np.uint64(self._sink.ptr)])
+
+        most = 2**30 // max(1, elements // 1024)  # a kernel may count rows of all passes in 32 bits
+        passes = self._iterations(launcher, max(1, most))
+        timing = self._time(probe, launcher(passes))
+        check_sink(self._gpu, self._sink.ptr, _SINK_BYTES)
+        return to_ceiling(probe, float(probe.bytes_per_element or 0) * elements * passes, timing)
+
+    def _measure_loop(self, probe: Probe) -> Ceiling:
+        function = self._gpu.function(probe)
+        blocks = sizes.resident_blocks(probe, self._gpu.sms)
+
+        def launcher(iterations: int) -> Callable[[], None]:
+            arguments = [np.uint32(iterations), np.uint64(self._sink.ptr)]
+            return self._launcher(probe, function, blocks, arguments)
+
+        iterations = self._iterations(launcher, 2**31)
+        timing = self._time(probe, launcher(iterations))
+        check_sink(self._gpu, self._sink.ptr, _SINK_BYTES)
+        each = (
+            probe.flop_count() if probe.kind == "compute" else float(probe.bytes_per_element or 0)
+        )
+        return to_ceiling(probe, each * blocks * (probe.block or 1) * iterations, timing)
+
+    def _measure_transfer(self, probe: Probe) -> Ceiling:
+        size = sizes.transfer_bytes(self._gpu.free_bytes())
+        transfer = Transfer(self._gpu, probe.level or "", size)
+        timing = self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S)
+        transfer.check()
+        per_element = probe.bytes_per_element or 1
+        small = ("small-set",) if size < sizes.TRANSFER_BYTES else ()
+        return to_ceiling(probe, size // per_element * per_element, timing, small)
+
+    def _measure_gemm(self, probe: Probe) -> Ceiling:
+        """The shape that is fastest for a moment, then sustained: the first third only heats it up."""
+        shapes = fitting_shapes(probe.precision, probe.shapes, self._gpu.free_bytes())
+        matrices = GemmSet(self._gpu, probe.precision, shapes)
+        seconds = {shape: self._pretest(matrices, shape) for shape in shapes}
+        best = max(seconds, key=lambda shape: probe.flop_count(*shape) / seconds[shape])
+        launches = max(1, round(_TENSOR_SAMPLE_S / seconds[best]))
+        timer = self._timer(lambda: matrices.launch(best))
+        busy_s = 0.0
+        while busy_s < self._caps.tensor / 3:
+            busy_s += timer.measure(launches)
+        self._clocks.reset()
+        counted_s = 2 / 3 * self._caps.tensor
+        rule = Rule(
+            half_width=HALF_WIDTH["compute"],
+            cap_s=2 * counted_s,
+            minimum=max(_FEWEST_SAMPLES, math.ceil(counted_s / launches / seconds[best])),
+        )
+        timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
+        self._gpu.wait()
+        matrices.check(best)
+        small = ("small-set",) if len(shapes) < len(probe.shapes) else ()
+        return to_ceiling(probe, probe.flop_count(*best), timing, small)
+
+    def _pretest(self, matrices: GemmSet, shape: Shape) -> float:
+        """Seconds of one product, over about `_PRETEST_S`; checked."""
+
+        def launch() -> None:
+            matrices.launch(shape)
+
+        self._once(launch)  # loads the kernel
+        seconds = self._once(launch)
+        matrices.check(shape)
+        if seconds < _PRETEST_S / 2:
+            launches = round(_PRETEST_S / 2 / seconds)  # the timer queues as many once more
+            seconds = self._timer(launch).measure(launches) / launches
+            self._gpu.wait()
+        return seconds
+
+    def _launcher(
+        self, probe: Probe, function: Any, blocks: int, arguments: list[Any]
+    ) -> Callable[[], None]:
+        threads, shared = probe.block or 1, probe.shared_bytes
+        return lambda: self._gpu.launch(function, blocks, threads, arguments, shared)
+
+    def _iterations(self, launcher: Callable[[int], Callable[[], None]], most: int) -> int:
+        self._once(launcher(1))  # loads the kernel: that takes longer than running it
+        return sizes.iterations_for(lambda number: self._once(launcher(number)), most)
+
+    def _once(self, launch: Callable[[], None]) -> float:
+        """Seconds of one launch by itself, waited for."""
+        start = self._gpu.record()
+        launch()
+        end = self._gpu.record()
+        end.synchronize()
+        return self._gpu.seconds_between(start, end)
+
+    def _time(
+        self, probe: Probe, launch: Callable[[], None], sample_s: float = sizes.LAUNCH_S
+    ) -> Timing:
+        rule = Rule(
+            half_width=HALF_WIDTH[probe.kind],
+            cap_s=self._caps.bandwidth if probe.kind == "bandwidth" else self._caps.vector,
+            sample_s=sample_s,
+            minimum=_SAMPLES,
+        )
+        timing = time_launches(self._timer(launch).measure, rule, self._clocks.read)
+        self._gpu.wait()
+        return timing
+
+    def _timer(self, launch: Callable[[], None]) -> EventTimer[Any]:
+        return EventTimer(launch, self._gpu.record, self._gpu.seconds_between)

@@ -1,0 +1,172 @@
+"""traced_loops.py as a process with the injected library in it, and a monitor that only counts."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from roofmon.tracing.endpoints import Endpoint, find_endpoints
+from roofmon.tracing.inject.build import library_path
+from roofmon.tracing.trace_protocol import Device, Drops, Kernels, Name, State, Transfers
+from roofmon.tracing.trace_reader import TraceConnection
+
+LOOPS = Path(__file__).with_name("traced_loops.py")
+DEADLINE_S = 120.0
+
+
+class TracedLoops:
+    """The running program. `python` may be another environment's interpreter, with torch in it."""
+
+    def __init__(
+        self, *, traced: bool = True, core: int | None = None, python: str = sys.executable
+    ) -> None:
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        environment = {k: v for k, v in os.environ.items() if k != "CUDA_INJECTION64_PATH"}
+        if traced:
+            environment["CUDA_INJECTION64_PATH"] = str(library_path())
+        self.process = subprocess.Popen(
+            [python, "-P", str(LOOPS), *([] if core is None else [str(core)])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=environment,
+        )
+        self._expect("ready")
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        if not line:
+            code = self.process.wait(20)
+            self.errors.seek(0)
+            raise AssertionError(f"the program ended with {code}: {self.errors.read()[-2000:]}")
+        return line
+
+    def _expect(self, line: str) -> None:
+        found = self._line()
+        assert found == line, found
+
+    def start(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def result(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._line())
+        return found
+
+    def run(self, command: str) -> dict[str, Any]:
+        """One piece of work; fails where its result is wrong."""
+        self.start(command)
+        found = self.result()
+        assert found["good"], (command, found)
+        return found
+
+    def endpoint(self) -> Endpoint:
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            for endpoint in find_endpoints("trace"):
+                if endpoint.pid == self.process.pid:
+                    return endpoint
+            assert time.monotonic() < deadline, "the library does not listen"
+            time.sleep(0.05)
+
+    def attach(self, state: str = "tracing") -> "CountingMonitor":
+        monitor = CountingMonitor(self.endpoint())
+        monitor.wait(lambda: monitor.state in (state, "failed"))
+        assert monitor.state == state, monitor.states
+        return monitor
+
+    def finish(self) -> None:
+        """Ends the program; fails where it does not end well."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._expect("bye")
+        assert self.process.wait(60) == 0
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.errors.close()
+
+
+class CountingMonitor:
+    """Reads in a thread of its own, and keeps counts; `keep` keeps the records too."""
+
+    def __init__(self, endpoint: Endpoint, keep: bool = True) -> None:
+        self.connection = TraceConnection(endpoint)
+        self.keep = keep
+        self.kernels = self.transfers = self.drops = 0
+        self.graph_kernels = 0
+        self.batches: list[np.ndarray] = []
+        self.transfer_batches: list[np.ndarray] = []
+        self.names: dict[int, str] = {}
+        self.devices: list[Device] = []
+        self.states: list[State] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._detaching = False
+        self._thread.start()
+
+    def _read(self) -> None:
+        while self.connection.closed is None and not self._detaching:
+            events = self.connection.receive()
+            for event in events:
+                match event:
+                    case Kernels(records):
+                        self.kernels += len(records)
+                        self.graph_kernels += int((records["graph"] != 0).sum())
+                        if self.keep:
+                            self.batches.append(records)
+                    case Transfers(records):
+                        self.transfers += len(records)
+                        if self.keep:
+                            self.transfer_batches.append(records)
+                    case Drops(count):
+                        self.drops = count
+                    case Name(number, name):
+                        self.names[number] = name
+                    case Device():
+                        self.devices.append(event)
+                    case State():
+                        self.states.append(event)
+            if not events:
+                time.sleep(0.005)
+
+    @property
+    def state(self) -> str:
+        return self.states[-1].state if self.states else ""
+
+    @property
+    def records(self) -> np.ndarray:
+        """The kernels so far, in the order of their starts."""
+        joined = np.concatenate(list(self.batches))
+        return joined[np.argsort(joined["start_ns"])]
+
+    def wait(self, until, seconds: float = DEADLINE_S) -> None:
+        deadline = time.monotonic() + seconds
+        while not until():
+            shown = (self.kernels, self.transfers, self.drops, self.states, self.connection.closed)
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.01)
+
+    def settle(self) -> None:
+        """Until nothing has come for half a second."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < 0.5:
+            now = self.kernels + self.transfers + self.drops
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.02)
+
+    def detach(self) -> None:
+        self._detaching = True
+        self._thread.join()
+        self.connection.close()
