@@ -46,11 +46,9 @@ def _list(as_json: bool) -> int:
     if as_json:
         print(json.dumps(probe_rows(probes), indent=2))
     else:
-        from rich.console import Console
+        from roofmon.report.calibration import probe_lines
 
-        from roofmon.report.calibration import probe_table
-
-        Console().print(probe_table(probes))
+        print(*probe_lines(probes), sep="\n")
     return ExitCode.USAGE if problems else ExitCode.OK
 
 

@@ -1,7 +1,7 @@
 """A calibration as a table for people and as JSON for programs: the same values in both."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -89,15 +89,17 @@ def calibration_json(result: CalibrationResult) -> dict[str, Any]:
     }
 
 
-def probe_table(probes: Iterable[Probe]) -> Table:
-    """The probes there are, for `roofmon calibrate --list`."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("probe", "roof", "what it does", "counts", "source"):
-        table.add_column(heading, overflow="fold")  # a source cut short could not be looked up
-    for row in probe_rows(probes):
-        keys = ("name", "roof", "title", "counts", "source")
-        table.add_row(*(Text(str(row[key])) for key in keys))
-    return table
+def probe_lines(probes: Iterable[Probe]) -> Iterator[str]:
+    """The probes there are, three lines each, for `roofmon calibrate --list`."""
+    rows = probe_rows(probes)
+    widths = [max((len(str(row[key])) for row in rows), default=0) for key in ("name", "roof")]
+    for row in rows:
+        notes = [str(row["counts"])]
+        notes += ["quick"] if row["quick"] else []
+        notes += [] if row["is_roof"] else ["not a roof"]
+        yield f"{row['name']:{widths[0]}}  {row['roof']:{widths[1]}}  {', '.join(notes)}"
+        yield f"    {row['title']}"
+        yield f"    {row['source']}"
 
 
 def _ridges(roofline: Roofline) -> list[tuple[str, Pipe, float]]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from roofmon.calibration.manifest import load_probes
 from roofmon.calibration.results import CalibrationResult
 from roofmon.model.roofline import Ceiling, Conditions, Pipe, Roofline
-from roofmon.report.calibration import calibration_json, calibration_table, probe_table
+from roofmon.report.calibration import calibration_json, calibration_table, probe_lines
 from roofmon.telemetry.nvidia.bounds import physical_ceilings
 
 DRAM = Ceiling(
@@ -96,9 +96,15 @@ def test_the_json_has_the_same_values_and_null_for_the_unknown() -> None:
 
 
 def test_the_list_names_every_probe() -> None:
-    text = rendered(probe_table(load_probes()[0]))
-    for probe in load_probes()[0]:
-        assert probe.name in text
+    probes, _ = load_probes()
+    lines = list(probe_lines(probes))
+    assert [line.split()[0] for line in lines[::3]] == [probe.name for probe in probes]
+    triad = next(n for n, line in enumerate(lines) if line.startswith("gpu-dram-triad "))
+    assert lines[triad].split(maxsplit=2)[1:] == ["DRAM", "48 byte/element, quick"]
+    assert lines[triad + 1] == "    DRAM triad: a ← b + s·c"
+    assert lines[triad + 2].startswith("    STREAM triad, McCalpin 1995, https://")
+    copy = next(line for line in lines if line.startswith("gpu-dram-copy "))
+    assert copy.endswith("32 byte/element, not a roof")
 
 
 H200 = CalibrationResult(
