@@ -12,19 +12,19 @@ from roofmon.calibration.ceilings import share_of_bound
 from roofmon.calibration.listing import probe_rows
 from roofmon.calibration.probe import Probe
 from roofmon.calibration.results import CalibrationResult
-from roofmon.model.roofline import Pipe, Roofline, level_label, pipe_label
+from roofmon.model.roofline import Ceiling, Pipe, Roofline, level_label, pipe_label
 from roofmon.units import age, percent, si, significant
 
 
 def calibration_table(result: CalibrationResult) -> Table:
-    """Every measurement with median, 95 % interval, samples, the conditions it was taken under, and its
-    share of what is physically possible at that clock; then the ridge points of DRAM."""
+    """Every measurement with median, half-width of its 95 % interval, samples, the conditions it was taken
+    under, and its share of the physical bound at that clock; then the ridge points of DRAM."""
     table = Table(caption=Text(_caption(result)), caption_justify="left", box=None, pad_edge=False)
     gpu = any(ceiling.memory_clock_hz for ceiling in result.measurements)
     for heading in ("", "probe", "roof"):
-        table.add_column(heading)
-    for heading in ("median", "95 % interval", "n", "clock", *(("of bound",) if gpu else ())):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, no_wrap=True)
+    for heading in ("median", "95 % ±", "n", "clock", *(("bound",) if gpu else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("limits and flags" if gpu else "flags", overflow="fold")
     for ceiling in result.measurements:
         unit = "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"
@@ -34,13 +34,25 @@ def calibration_table(result: CalibrationResult) -> Table:
             Text(ceiling.probe),
             ceiling.name,
             si(ceiling.value, unit),
-            f"{si(ceiling.ci_low)} … {si(ceiling.ci_high)}",
+            f"{_half_width(ceiling):.2%}".replace("%", " %"),
             str(ceiling.n),
             si(ceiling.clock_hz, "Hz"),
             *((percent(share),) if gpu else ()),
-            ", ".join([*ceiling.event_reasons, *ceiling.flags]),
+            ", ".join([*ceiling.event_reasons, *_flags(ceiling)]),
         )
     return table
+
+
+def _half_width(ceiling: Ceiling) -> float:
+    """The farther end of the interval from the median, as a share of it."""
+    farther = max(ceiling.ci_high - ceiling.value, ceiling.value - ceiling.ci_low)
+    return farther / ceiling.value
+
+
+def _flags(ceiling: Ceiling) -> list[str]:
+    """The flags, less those that the event reasons say more exactly."""
+    said = ("power-capped", "thermal") if ceiling.event_reasons else ()
+    return [flag for flag in ceiling.flags if flag not in said]
 
 
 def _caption(result: CalibrationResult) -> str:
