@@ -1,0 +1,98 @@
+"""FLOPs of a kernel from what the counters saw of it, as a range as narrow as the evidence allows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roofmon.counters.precision import Computes
+from roofmon.counters.weights import MMA_SYNC_FACTOR, WEIGHTS, Weights
+from roofmon.model.roofline import Pipe
+
+LEAST_ACTIVITY = 0.05
+"""Part of a tensor pipe's peak under which its counter is no evidence: it moves a little in kernels without
+a single tensor instruction (2.3 % in a softmax)."""
+
+
+@dataclass(frozen=True)
+class FlopRange:
+    """FLOPs of one launch on one pipe: between `low` and `high`.
+
+    `pipe` None means that the precision is not known: the range is over `candidates`. `upper_bound` marks
+    instructions that need not be FMAs: the FLOPs are at most `high`, and `low` is 0. `reason` says what is
+    missing where the range is not a point.
+    """
+
+    pipe: Pipe | None
+    low: float
+    high: float
+    candidates: tuple[Pipe, ...] = ()
+    upper_bound: bool = False
+    reason: str = ""
+
+
+def sampled_flops(
+    compute_capability: str,
+    amounts: Mapping[str, float],
+    sm_cycles: float | None,
+    told: Computes,
+) -> tuple[FlopRange, ...]:
+    """The FLOPs of one launch by pipe; empty where nothing is known.
+
+    Args:
+        compute_capability: "9.0"; without a row in `weights.WEIGHTS` nothing is known.
+        amounts: counts of one launch by metric; metrics that were not sampled are absent.
+        sm_cycles: duration × clock × number of SMs, to see how busy a pipe was; None where not known,
+            and then any count is evidence.
+        told: what the kernel's name says, or the user did.
+    """
+    weights = WEIGHTS.get(compute_capability)
+    if weights is None:
+        return ()
+    found = []
+    for metric in weights.tensor:
+        count = amounts.get(metric)
+        if count is not None and _busy(weights, metric, count, sm_cycles):
+            found.append(_tensor(weights, metric, count, told))
+    return (*found, *_vector(weights, amounts))
+
+
+def _busy(weights: Weights, metric: str, count: float, sm_cycles: float | None) -> bool:
+    if sm_cycles is None:
+        return count > 0
+    return count >= LEAST_ACTIVITY * weights.tensor_per_clock[metric] * sm_cycles
+
+
+def _tensor(weights: Weights, metric: str, count: float, told: Computes) -> FlopRange:
+    by_pipe = weights.tensor[metric]
+    pipe = told.pipe if told.pipe in by_pipe else None
+    if pipe is None and len(by_pipe) == 1:
+        (pipe,) = by_pipe
+    candidates = tuple(by_pipe) if pipe is None else (pipe,)
+    each = [by_pipe[candidate] for candidate in candidates]
+    low, high = count * min(each), count * max(each)
+    reasons = [] if pipe is not None else ["precision not known"]
+    if metric in weights.by_wgmma:
+        if told.instruction == "mma.sync":
+            low, high = low / MMA_SYNC_FACTOR, high / MMA_SYNC_FACTOR
+        elif not told.instruction:
+            low /= MMA_SYNC_FACTOR
+            reasons.append("mma.sync or wgmma not known")
+        elif metric in weights.assumed:
+            low /= MMA_SYNC_FACTOR
+            reasons.append("weight under wgmma not measured")
+    return FlopRange(
+        pipe, low, high, candidates=() if pipe else candidates, reason="; ".join(reasons)
+    )
+
+
+def _vector(weights: Weights, amounts: Mapping[str, float]) -> list[FlopRange]:
+    """Upper bounds; none for a pipe of which not every counter was sampled."""
+    pipes = dict.fromkeys(pipe for by_pipe in weights.vector.values() for pipe in by_pipe)
+    found = []
+    for pipe in pipes:
+        parts = {m: by_pipe[pipe] for m, by_pipe in weights.vector.items() if pipe in by_pipe}
+        if all(metric in amounts for metric in parts):
+            total = sum(weight * amounts[metric] for metric, weight in parts.items())
+            if total > 0:
+                reason = "not every instruction of the pipe is an FMA"
+                found.append(FlopRange(pipe, 0.0, total, upper_bound=True, reason=reason))
+    return found

@@ -1,0 +1,98 @@
+"""FLOPs from counts: exact where all is known, else a range; and nothing from too little evidence."""
+
+import pytest
+
+from roofmon.counters.flops import FlopRange, sampled_flops
+from roofmon.counters.precision import Computes
+from roofmon.counters.weights import DMMA, FMA_HEAVY, FMA_LITE, FP64_PIPE, HMMA, IMMA
+from roofmon.model.roofline import Pipe
+
+BF16, FP16, TF32, FP8, INT8, FP64 = (
+    Pipe("tensor", name) for name in ("bf16", "fp16", "tf32", "fp8", "int8", "fp64")
+)
+NOTHING = Computes()
+BUSY = 1e6  # SM cycles in which a pipe that counts 4 a cycle may count 4e6
+
+
+def only(
+    amounts: dict[str, float], told: Computes = NOTHING, cycles: float | None = BUSY
+) -> FlopRange:
+    (found,) = sampled_flops("9.0", amounts, cycles, told)
+    return found
+
+
+@pytest.mark.parametrize(("pipe", "weight"), [(BF16, 1024), (FP16, 1024), (TF32, 512), (FP8, 2048)])
+def test_wgmma_of_known_precision_is_exact(pipe, weight):
+    found = only({HMMA: 3e6}, Computes(pipe, "wgmma"))
+    assert (found.pipe, found.low, found.high, found.reason) == (
+        pipe,
+        3e6 * weight,
+        3e6 * weight,
+        "",
+    )
+
+
+def test_mma_sync_counts_half_as_much_again():
+    found = only({HMMA: 3e6}, Computes(BF16, "mma.sync"))
+    assert found.low == found.high == 2e6 * 1024
+
+
+def test_an_unknown_instruction_leaves_a_factor_of_one_and_a_half():
+    found = only({HMMA: 3e6}, Computes(BF16))
+    assert (found.low, found.high) == (2e6 * 1024, 3e6 * 1024)
+    assert "wgmma" in found.reason
+
+
+def test_an_unknown_precision_leaves_a_range_over_the_candidates():
+    found = only({HMMA: 3e6})
+    assert found.pipe is None
+    assert set(found.candidates) == {BF16, FP16, TF32, FP8}
+    assert (found.low, found.high) == (2e6 * 512, 3e6 * 2048)
+    assert "precision" in found.reason
+    # A name that tells the instruction but not the type narrows it: 512 … 2048.
+    found = only({HMMA: 3e6}, Computes(None, "wgmma"))
+    assert (found.low, found.high) == (3e6 * 512, 3e6 * 2048)
+
+
+def test_a_counter_of_one_precision_needs_no_name():
+    assert only({DMMA: 3e6}).pipe == FP64
+    assert only({DMMA: 3e6}).low == only({DMMA: 3e6}).high == 3e6 * 64
+    assert only({IMMA: 3e6}).pipe == INT8
+
+
+def test_the_weight_of_int8_under_wgmma_is_an_assumption_and_shown_as_one():
+    found = only({IMMA: 3e6}, Computes(INT8, "wgmma"))
+    assert (found.low, found.high) == (2e6 * 2048, 3e6 * 2048)
+    assert "not measured" in found.reason
+    # 2048 / 1.5 = 1365, an int8 GEMM by mma.sync gave 1375
+    assert only({IMMA: 1e6}, Computes(INT8, "mma.sync")).high == pytest.approx(1375e6, rel=0.01)
+
+
+def test_little_activity_is_no_evidence():
+    # 5 % of 4 counts a cycle in 1e6 cycles is 200,000.
+    assert sampled_flops("9.0", {HMMA: 199_000.0}, BUSY, Computes(BF16, "wgmma")) == ()
+    assert only({HMMA: 201_000.0}, Computes(BF16, "wgmma")).pipe == BF16
+
+
+def test_vector_instructions_are_an_upper_bound():
+    found = only({FMA_HEAVY: 100.0, FMA_LITE: 50.0})
+    assert found.pipe == Pipe("vector", "fp32")
+    assert (found.low, found.high, found.upper_bound) == (0.0, 150 * 64, True)
+    assert only({FP64_PIPE: 10.0}).high == 320
+
+
+def test_half_of_the_fma_pipes_is_no_bound():
+    assert sampled_flops("9.0", {FMA_HEAVY: 100.0}, BUSY, Computes()) == ()
+
+
+@pytest.mark.parametrize("capability", ["8.0", "8.9", "10.0", "12.0"])
+def test_architectures_without_measured_weights_are_unknown(capability):
+    assert (
+        sampled_flops(capability, {HMMA: 3e6, FMA_HEAVY: 1.0, FMA_LITE: 1.0}, BUSY, Computes())
+        == ()
+    )
+
+
+def test_tensor_and_vector_work_stand_side_by_side():
+    found = sampled_flops("9.0", {HMMA: 3e6, FMA_HEAVY: 1.0, FMA_LITE: 1.0}, BUSY, Computes(BF16))
+    assert [f.pipe.key for f in found] == ["tensor/bf16", "vector/fp32"]
