@@ -23,7 +23,7 @@ or a generator it includes the time suspended.
 """
 
 # pathlib would cost the program 10 ms, attributes in place of globals 0.1 µs a region.
-# ruff: noqa: PTH101, PTH102, PTH108, PTH116, PTH117, PTH118, PTH119, PTH123, PLW0603
+# ruff: noqa: PTH101, PTH102, PTH105, PTH108, PTH116, PTH117, PTH118, PTH119, PTH123, PLW0603
 
 from __future__ import annotations  # for Pythons older than roofmon's own
 
@@ -319,16 +319,22 @@ def _directories() -> Iterator[str]:
 
 
 def _listening(path: str) -> socket.socket:
+    """A socket that listens at `path`; it appears there when it does, so that nobody is refused."""
+    directory, name = os.path.split(path)
+    hidden = os.path.join(directory, "." + name)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        if os.path.lexists(path):  # of this process before it called exec
-            os.unlink(path)
+        if os.path.lexists(hidden):  # of this process before it called exec
+            os.unlink(hidden)
         made.setblocking(False)
-        made.bind(path)  # fails for a path over 107 bytes
-        os.chmod(path, 0o600)
+        made.bind(hidden)  # fails for a path over 107 bytes
+        os.chmod(hidden, 0o600)
         made.listen(_MAX_MONITORS)
+        os.replace(hidden, path)
     except OSError:
         made.close()
+        with contextlib.suppress(OSError):
+            os.unlink(hidden)
         raise
     return made
 

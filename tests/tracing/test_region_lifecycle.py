@@ -128,6 +128,7 @@ def test_forked_child_has_its_own_socket(start, sockets):
     program = start(
         """
 import os, time
+import region as sender
 from region import region
 made = region("child")
 @region("decorated")
@@ -141,7 +142,11 @@ with region("around"):
         print(os.getpid(), flush=True); input()
         with made: pass
         decorated()
-        time.sleep(0.2)
+        until = time.monotonic() + 20
+        while time.monotonic() < until and (
+            sender._buffer or any(monitor.pending for monitor in sender._listener.monitors)
+        ):
+            time.sleep(0.01)
         os._exit(0)
     os.waitpid(child, 0)
 with region("parent"): pass
