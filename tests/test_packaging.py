@@ -66,6 +66,9 @@ def test_the_wheel_holds_the_package_its_data_and_the_licence(distributions: Pat
             assert f"roofmon/_bundled/{path.relative_to(ROOT)}" in names
     for path in (ROOT / "roofmon").rglob("*.py"):
         assert str(path.relative_to(ROOT)) in names
+    sources = list((ROOT / "roofmon" / "tracing" / "inject").glob("*.[ch]"))
+    assert sources
+    assert {str(path.relative_to(ROOT)) for path in sources} <= names
     assert f"roofmon-{__version__}.dist-info/licenses/LICENSE" in names
     assert {name.split("/")[0] for name in names} == {
         "roofmon",

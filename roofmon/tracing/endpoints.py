@@ -1,28 +1,36 @@
-"""Finds the sockets of this user's annotated programs, and clears away those of programs that died.
+"""Finds the sockets of this user's programs, and clears away those of programs that died.
 
-A socket is `PID-STARTTIME.region.sock`: the start time tells a process from a later one with the same
-number. It lies in `$XDG_RUNTIME_DIR/roofmon`, or in `roofmon-UID` under the temporary directory where
-that is missing (batch jobs, containers, logout without linger). Program and monitor may disagree about
-those variables, so the kernel's list of sockets is asked as well.
+A socket is `PID-STARTTIME.region.sock` (annotations) or `PID-STARTTIME.trace.sock` (the injected library):
+the start time tells a process from a later one with the same number. It lies in `$XDG_RUNTIME_DIR/roofmon`,
+or in `roofmon-UID` under the temporary directory where that is missing (batch jobs, containers, logout
+without linger). Program and monitor may disagree about those variables, so the kernel's list of sockets is
+asked as well. Nothing is connected to here: to a traced program, a connection is an attach.
 """
 
+import errno
 import os
 import re
 import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from roofmon.units import clean
 
-_NAME = re.compile(r"([1-9]\d{0,9})-(\d{1,20})\.region\.sock", re.ASCII)
+Kind = Literal["region", "trace"]
+
+_NAMES: dict[Kind, re.Pattern[str]] = {
+    kind: re.compile(rf"([1-9]\d{{0,9}})-(\d{{1,20}})\.{kind}\.sock", re.ASCII)
+    for kind in ("region", "trace")
+}
 _UNIX_SOCKETS = Path("/proc/net/unix")
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A socket on which an annotated program listens.
+    """A socket on which a program listens: one that is annotated, or can be traced.
 
     `pid` and `start_time` (clock ticks after boot) are as the program sees them. `process` is its name;
     empty where no such process exists here, as for a container that shares the directory.
@@ -32,15 +40,16 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     start_time: int
     process: str
+    kind: Kind = "region"
 
 
-def find_endpoints() -> list[Endpoint]:
+def find_endpoints(kind: Kind = "region") -> list[Endpoint]:
     """The programs that can be connected to, by PID. Removes sockets that dead programs left behind."""
     found = [
         endpoint
         for directory in _runtime_directories()
         for path in _entries(directory)
-        if (endpoint := _endpoint(path)) is not None
+        if (endpoint := _endpoint(path, kind)) is not None
     ]
     return sorted(found, key=lambda endpoint: (endpoint.pid, endpoint.start_time))
 
@@ -62,7 +71,7 @@ def _directories_of_listeners() -> Iterator[Path]:
     except OSError:
         return
     for line in lines:
-        if line.endswith(".region.sock"):
+        if line.endswith((".region.sock", ".trace.sock")):
             path = Path(line.split(maxsplit=7)[-1])
             if path.parent.name in ("roofmon", f"roofmon-{os.getuid()}"):
                 yield path.parent
@@ -83,8 +92,8 @@ def _entries(directory: Path) -> list[Path]:
         return []
 
 
-def _endpoint(path: Path) -> Endpoint | None:
-    match = _NAME.fullmatch(path.name)
+def _endpoint(path: Path, kind: Kind) -> Endpoint | None:
+    match = _NAMES[kind].fullmatch(path.name)
     try:
         found = path.lstat()
     except OSError:
@@ -93,12 +102,14 @@ def _endpoint(path: Path) -> Endpoint | None:
         return None
     pid, start_time = int(match[1]), int(match[2])
     alive = start_time_of(pid) == start_time
-    # A program in another PID namespace looks dead from here, but it answers.
-    if not alive and not _answers(path):
-        path.unlink(missing_ok=True)
+    # A program in another PID namespace looks dead from here, but its socket is bound. One that called exec
+    # is alive, but its socket is not bound: it is not there, and a new one may be about to take its place.
+    if not _is_bound(path):
+        if not alive:
+            path.unlink(missing_ok=True)
         return None
     process = _process_name(pid) if alive else ""
-    return Endpoint(path=path, pid=pid, start_time=start_time, process=process)
+    return Endpoint(path=path, pid=pid, start_time=start_time, process=process, kind=kind)
 
 
 def start_time_of(pid: int) -> int | None:
@@ -118,14 +129,12 @@ def _process_name(pid: int) -> str:
         return ""
 
 
-def _answers(path: Path) -> bool:
-    """Whether anyone listens. Only a refusal is a no: a full queue or a lack of rights is not."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
+def _is_bound(path: Path) -> bool:
+    """Whether a process has this socket open. Asks with the wrong type of socket, which the kernel refuses
+    without telling the process: "connection refused" where there is none, "wrong type" where there is."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(str(path))
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            pass
+        except OSError as error:
+            return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
     return True

@@ -1,4 +1,4 @@
-"""The wire protocol between a traced program and its monitors.
+"""The wire protocol between an annotated program and its monitors; `trace_protocol` is that of traced ones.
 
 The program listens on a Unix stream socket, `PID-STARTTIME.region.sock`, in a directory of its user
 (see `endpoints`). It speaks and the monitor only listens; several monitors each get everything from the
@@ -11,8 +11,8 @@ moment they connect. A message is a header and a payload, little-endian:
     3 RECORDS   one or more region records of 40 bytes, `RECORD_DTYPE`.
     4 DROPS     u64: records lost for this monitor since it connected (buffer full, or monitor too slow).
 
-Types from 16 on are for the records of other kinds of program; HELLO names the one in use and its size,
-so the framing need not change for them. Another version of the protocol is refused with its reason.
+Types from 16 on are those of `trace_protocol`, which shares the framing, HELLO and DROPS; HELLO names the
+type of record and its size. Another version of the protocol is refused with its reason.
 
 Times: `start_ns` is on the scale of time.time_ns(), which CUPTI's records and samples share, but is taken
 from the monotonic clock plus the distance of the two when the first monitor connected: durations and

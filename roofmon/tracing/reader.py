@@ -1,11 +1,12 @@
-"""Reads what an annotated program sends. The program is not trusted: whatever it sends, nothing is
-raised past this module, and memory stays within one message."""
+"""Reads what an annotated program sends; `trace_reader` does for a traced one, with the framing and the
+connection from here. No program is trusted: whatever it sends, nothing is raised past a connection, and
+memory stays within one message."""
 
 import os
 import socket
 import struct
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,18 +21,63 @@ _READS = 8  # in one call, 52,000 records: a flood must not starve the caller's 
 _LATEST_NS = 1 << 62  # so that a start plus a duration still is an int64
 
 
-M = TypeVar("M", Hello, Described)
+M = TypeVar("M", bound=msgspec.Struct)
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
 
 
 class ProtocolError(Exception):
     """The bytes are not the protocol; the message is the reason, for the user."""
 
 
+class Frames:
+    """Bytes, split anywhere, to messages.
+
+    Args:
+        remedy: what to do about a program that speaks another version.
+    """
+
+    def __init__(self, remedy: str) -> None:
+        self._remedy = remedy
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytearray]]:
+        """Type and payload of the messages that `data` completes.
+
+        Raises ProtocolError at the first header that is wrong.
+        """
+        self._buffer += data
+        start = 0
+        try:
+            while len(self._buffer) - start >= protocol.HEADER.size:
+                magic, kind, version, length = protocol.HEADER.unpack_from(self._buffer, start)
+                self._check(magic, version, length)
+                end = start + protocol.HEADER.size + length
+                if end > len(self._buffer):
+                    break
+                payload = self._buffer[start + protocol.HEADER.size : end]
+                start = end
+                yield kind, payload
+        finally:
+            del self._buffer[:start]
+
+    def _check(self, magic: int, version: int, length: int) -> None:
+        if magic != protocol.MAGIC:
+            raise ProtocolError("it does not speak roofmon's protocol")
+        if version != protocol.VERSION:
+            raise ProtocolError(
+                f"it speaks version {version} of the protocol and this roofmon {protocol.VERSION}: "
+                f"{self._remedy}"
+            )
+        if length > protocol.MAX_PAYLOAD:
+            raise ProtocolError(f"it announces a message of {length} bytes")
+
+
 class Decoder:
     """Bytes, split anywhere, to events."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._frames = Frames("give the program the region.py of this roofmon")
         self._hello: Hello | None = None
         self._described = np.zeros(protocol.MAX_ID, dtype=np.bool_)
 
@@ -40,20 +86,8 @@ class Decoder:
 
         Raises ProtocolError at the first message that is wrong; the events before it were yielded.
         """
-        self._buffer += data
-        start = 0
-        try:
-            while len(self._buffer) - start >= protocol.HEADER.size:
-                magic, kind, version, length = protocol.HEADER.unpack_from(self._buffer, start)
-                _check_header(magic, version, length)
-                end = start + protocol.HEADER.size + length
-                if end > len(self._buffer):
-                    break
-                payload = self._buffer[start + protocol.HEADER.size : end]
-                start = end
-                yield self._event(kind, payload)
-        finally:
-            del self._buffer[:start]
+        for kind, payload in self._frames.feed(data):
+            yield self._event(kind, payload)
 
     def _event(self, kind: int, payload: bytearray) -> Event:
         if (self._hello is None) != (kind == protocol.HELLO):
@@ -67,11 +101,11 @@ class Decoder:
             case protocol.RECORDS:
                 return self._records(payload)
             case protocol.DROPS:
-                return Drops(_count(payload))
+                return read_drops(payload)
         raise ProtocolError(f"message type {kind} is not known")
 
     def _describe(self, payload: bytearray) -> Described:
-        described = _json(payload, Described)
+        described = read_json(payload, Described)
         if not 0 <= described.id < protocol.MAX_ID or self._described[described.id]:
             raise ProtocolError(f"description {described.id} is out of range or given twice")
         self._described[described.id] = True
@@ -96,20 +130,8 @@ class Decoder:
         return Records(records)
 
 
-def _check_header(magic: int, version: int, length: int) -> None:
-    if magic != protocol.MAGIC:
-        raise ProtocolError("it does not speak roofmon's protocol")
-    if version != protocol.VERSION:
-        raise ProtocolError(
-            f"it speaks version {version} of the protocol and this roofmon {protocol.VERSION}: "
-            "give the program the region.py of this roofmon"
-        )
-    if length > protocol.MAX_PAYLOAD:
-        raise ProtocolError(f"it announces a message of {length} bytes")
-
-
 def _hello(payload: bytearray) -> Hello:
-    hello = _json(payload, Hello)
+    hello = read_json(payload, Hello)
     if (hello.record_type, hello.record_size) != (protocol.RECORDS, protocol.RECORD_DTYPE.itemsize):
         raise ProtocolError(
             f"its records have type {hello.record_type} and {hello.record_size} bytes"
@@ -122,31 +144,40 @@ def _hello(payload: bytearray) -> Hello:
     )
 
 
-def _json(payload: bytearray, kind: type[M]) -> M:
+def read_json(payload: bytearray, kind: type[M]) -> M:
+    """A message in JSON; raises ProtocolError."""
     try:
         return msgspec.json.decode(payload, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"{kind.__name__} cannot be read: {error}") from None
 
 
-def _count(payload: bytearray) -> int:
+def read_drops(payload: bytearray) -> Drops:
+    """The message DROPS; raises ProtocolError."""
     if len(payload) != 8:
         raise ProtocolError("DROPS is not one number")
     (count,) = struct.unpack("<Q", payload)
-    return int(count)
+    return Drops(int(count))
 
 
-class RegionConnection:
-    """A connection to one annotated program, never blocking.
+class EventDecoder(Protocol[E_co]):
+    """Turns bytes into events; raises ProtocolError."""
+
+    def feed(self, data: bytes) -> Iterator[E_co]:
+        """The events that `data` completes."""
+
+
+class Connection(Generic[E]):
+    """A connection to one program, never blocking.
 
     `closed` is None while it is open, and then the reason why it is not: the program ended, or what it
     sent was wrong.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, decoder: EventDecoder[E]) -> None:
         self.endpoint = endpoint
         self.closed: str | None = None
-        self._decoder = Decoder()
+        self._decoder = decoder
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
         try:
@@ -161,9 +192,9 @@ class RegionConnection:
         """The descriptor to wait on; −1 when closed."""
         return self._socket.fileno()
 
-    def receive(self) -> list[Event]:
+    def receive(self) -> list[E]:
         """What has arrived, in order; empty when nothing has, or when closed."""
-        events: list[Event] = []
+        events: list[E] = []
         try:
             for _ in range(_READS):
                 if self.closed is not None:
@@ -188,8 +219,15 @@ class RegionConnection:
             self.closed = reason
             self._socket.close()
 
-    def _check_identity(self, event: Event) -> None:
-        if isinstance(event, Hello):
-            expected = (self.endpoint.pid, self.endpoint.start_time)
-            if (event.pid, event.start_time) != expected:
-                raise ProtocolError(f"it claims to be process {event.pid}")
+    def _check_identity(self, event: E) -> None:
+        pid, start_time = getattr(event, "pid", None), getattr(event, "start_time", None)
+        expected = (self.endpoint.pid, self.endpoint.start_time)
+        if pid is not None and (pid, start_time) != expected:
+            raise ProtocolError(f"it claims to be process {pid}")
+
+
+class RegionConnection(Connection[Event]):
+    """A connection to one annotated program."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint, Decoder())

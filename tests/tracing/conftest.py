@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cuda_double import cuda, cuda_builds
 
 import roofmon
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
 from roofmon.tracing.protocol import Described, Drops, Event, Records
 from roofmon.tracing.reader import RegionConnection
+
+__all__ = ["cuda", "cuda_builds"]
 
 DEADLINE_S = 20.0
 

@@ -44,10 +44,32 @@ def test_start_time_of_the_dead_is_unknown(dead_pid):
 
 def test_living_process_is_found_with_its_name(sockets):
     start_time = start_time_of(os.getpid())
-    path = leave_socket(sockets / f"{os.getpid()}-{start_time}.region.sock")
-    (endpoint,) = found(sockets)
+    path = sockets / f"{os.getpid()}-{start_time}.region.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        (endpoint,) = found(sockets)
     assert (endpoint.path, endpoint.pid, endpoint.start_time) == (path, os.getpid(), start_time)
     assert endpoint.process == Path("/proc/self/comm").read_text().strip()
+    assert endpoint.kind == "region"
+
+
+def test_socket_that_a_living_process_no_longer_has_is_not_found(sockets):
+    path = leave_socket(sockets / f"{os.getpid()}-{start_time_of(os.getpid())}.region.sock")
+    assert found(sockets) == []
+    assert path.exists()
+
+
+def test_looking_for_programs_connects_to_none(sockets, dead_pid):
+    path = sockets / f"{dead_pid}-5.trace.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        (endpoint,) = [e for e in find_endpoints("trace") if e.path == path]
+        assert endpoint.kind == "trace"
+        assert found(sockets) == []
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_control_characters_of_a_process_name_are_stripped(start):
