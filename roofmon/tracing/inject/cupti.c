@@ -186,10 +186,9 @@ void session_start(void) {
     if (!find()) return;
     if (!worked(cupti.GetTimestamp(&since), "cuptiGetTimestamp")) return;
     if (!worked(cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_SIZE, &size, &bytes),
-                "cuptiActivitySetAttribute(DEVICE_BUFFER_SIZE)") ||
-        !worked(cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_POOL_LIMIT, &size, &limit),
-                "cuptiActivitySetAttribute(DEVICE_BUFFER_POOL_LIMIT)"))
+                "cuptiActivitySetAttribute(DEVICE_BUFFER_SIZE)"))
         return;
+    bool bounded = cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_POOL_LIMIT, &size, &limit) == CUPTI_SUCCESS;
     if (!records_begin(since)) {
         session.state = FAILED;
         snprintf(session.reason, sizeof session.reason, "the program has no memory to spare for records");
@@ -212,7 +211,9 @@ void session_start(void) {
     watch.answers = false;
     watch.quiet = QUIET;
     ask();
-    session.reason[0] = 0; /* of a copy that was not used */
+    /* Else it may be of a copy that was not used. */
+    snprintf(session.reason, sizeof session.reason, "%s",
+             bounded ? "" : "CUPTI refuses to bound the GPU memory of its buffers");
     session.state = TRACING;
 }
 
