@@ -14,17 +14,15 @@ from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.stream.consumer import Consumer
 
-COLLECTOR = (
-    *(sys.executable, "-m", "roofmon.collector"),
-    *("--interval", "0.1", "--no-calibration"),
-)
+COLLECTOR = (sys.executable, "-m", "roofmon.collector", "--interval", "0.1")
 
 
 class Watched:
     """A running collector."""
 
-    def __init__(self, *extra: str) -> None:
-        self.consumer = Consumer((*COLLECTOR, *extra), lambda: None)
+    def __init__(self, *extra: str, calibrate: bool = False) -> None:
+        how = () if calibrate else ("--no-calibration",)
+        self.consumer = Consumer((*COLLECTOR, *how, *extra), lambda: None)
         self.consumer.start()
 
     def until(self, condition: Callable[[Snapshot], bool], timeout_s: float = 15) -> Snapshot:

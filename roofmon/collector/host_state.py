@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from roofmon.model.device import DeviceDescription, DeviceSample
-from roofmon.model.roofline import NO_ROOFS, Roofline
+from roofmon.model.roofline import NO_ROOFS, Ceiling, Roofline
 from roofmon.model.session import Notice, Progress, Severity
 from roofmon.stream.messages import (
     Describe,
@@ -32,6 +32,7 @@ class HostState:
         self.samples: dict[str, DeviceSample] = {}
         self._fresh: set[str] = set()
         self._measured: dict[str, Roofline] = {}
+        self._kept: dict[str, Roofline] = {}  # what was measured before the calibration going on
         self._bounds: dict[str, Roofline] = {}
         self.progress: dict[str, Progress] = {}
         self.notices: list[Notice] = []
@@ -47,11 +48,24 @@ class HostState:
         found = {}
         for uuid in {**self._bounds, **self._measured}:
             measured = self._measured.get(uuid, NO_ROOFS)
-            bounds = self._bounds.get(uuid, NO_ROOFS)
-            found[uuid] = msgspec.structs.replace(
-                measured, ceilings=(*measured.ceilings, *bounds.ceilings)
-            )
+            new = {_place(ceiling) for ceiling in measured.ceilings}
+            kept = self._kept.get(uuid, NO_ROOFS).ceilings
+            ceilings = [*measured.ceilings, *(c for c in kept if _place(c) not in new)]
+            ceilings += self._bounds.get(uuid, NO_ROOFS).ceilings
+            found[uuid] = msgspec.structs.replace(measured, ceilings=tuple(ceilings))
         return found
+
+    def keep_roofs(self, device: str) -> None:
+        """A calibration begins: each roof of before stands until a new one takes its place."""
+        if device in self._measured:
+            kept = self.rooflines[device].ceilings
+            kept = tuple(ceiling for ceiling in kept if ceiling.regime != "bound")
+            self._kept[device] = msgspec.structs.replace(self._measured[device], ceilings=kept)
+
+    def forget_kept_roofs(self, device: str) -> None:
+        """A calibration is complete: what it gave no roof for has none."""
+        if self._kept.pop(device, None) is not None:
+            self._send(Roofs(device=device, roofline=self.rooflines[device]))
 
     def gpu_of(self, pid: int) -> str | None:
         """The GPU that a process uses, as far as telemetry tells; the only one where there is one."""
@@ -88,12 +102,6 @@ class HostState:
         """Tell the user a line."""
         self._take_notice(NoticeMessage(notice=Notice(severity=severity, what=what, fix=fix)))
 
-    def end_progress(self, text: str) -> None:
-        """Whoever reported progress is gone."""
-        for progress in list(self.progress.values()):
-            ended = msgspec.structs.replace(progress, done=progress.total, text=text)
-            self._take_progress(ProgressMessage(progress=ended))
-
     def take_fresh_samples(self) -> list[DeviceSample]:
         """Samples that came since the last call."""
         fresh = [self.samples[device] for device in self._fresh]
@@ -111,3 +119,8 @@ class HostState:
         if message.notice not in self.notices[-5:]:
             self.notices = [*self.notices, message.notice][-_NOTICES_KEPT:]
             self._send(message)
+
+
+def _place(ceiling: Ceiling) -> tuple[object, ...]:
+    """What a ceiling is the roof of."""
+    return ceiling.level, ceiling.pipe, ceiling.regime, ceiling.counts
