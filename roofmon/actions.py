@@ -65,6 +65,7 @@ ACTIONS: tuple[Action, ...] = (
     _main("panel-checklist", ("3",), "checklist", "Go to the checklist"),
     _main("panel-device", ("4",), "device", "Go to the device and its sources"),
     _main("panel-devices", ("5",), "devices", "Go to the overview of all devices"),
+    _main("panel-output", ("6",), "output", "Go to the output of the program that was run"),
     _main("sort-left", (",",), "sort", "Sort by the column to the left"),
     _main("sort-right", (".",), "sort", "Sort by the column to the right", footer=10),
     _main("reverse", ("r",), "reverse", "Turn the order round"),
@@ -74,8 +75,12 @@ ACTIONS: tuple[Action, ...] = (
     _main("zoom-out", ("-",), "zoom out", "Show a larger part of the chart"),
     _main("zoom-reset", ("0",), "zoom all", "Show all of the chart"),
     _main("current-clock", ("c",), "clock", "Add the roofs at the clock of this moment, or not"),
+    _main("programs", ("a",), "attach", "Show the programs that can be traced; attach or detach"),
+    _main("detach", ("D",), "detach", "Detach from all traced programs"),
     _main("reset", ("R",), "reset", "Begin the statistics of all kernels anew"),
-    _main("calibrate", ("C",), "calibrate", "Measure the roofs again; asks first"),
+    _main(
+        "calibrate", ("C",), "calibrate", "Measure the roofs again, or stop measuring; asks first"
+    ),
 )
 
 _ALIASES = {

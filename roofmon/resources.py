@@ -75,6 +75,13 @@ def log_path() -> Path | None:
     return directory / "roofmon.log" if os.access(directory, os.W_OK) else None
 
 
+def output_dir() -> Path:
+    """Where the output of programs under `roofmon run` is kept, made (0700): in the state directory."""
+    directory = platformdirs.user_state_path("roofmon", appauthor=False) / "output"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory
+
+
 def runtime_dir() -> Path:
     """The directory of sockets and locks: $XDG_RUNTIME_DIR/roofmon, else roofmon-UID under tmp.
 

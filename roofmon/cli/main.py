@@ -11,6 +11,9 @@ from roofmon.errors import ExitCode, RoofmonError
 
 COMMANDS: dict[str, str] = {
     "live": "the live screen (what `roofmon` alone does)",
+    "run": "start a program and show its kernels",
+    "attach": "show the kernels of a running program",
+    "env": "what a shell sets so that its programs can be traced",
     "demo": "the live screen with a bundled workload to look at",
     "calibrate": "measure this device's roofs, or list the probes",
     "record": "write the stream to a file",

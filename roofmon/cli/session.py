@@ -24,6 +24,7 @@ from roofmon.terminal import draws_unicode, unsuitable
 
 if TYPE_CHECKING:
     from roofmon.model.snapshot import Snapshot
+    from roofmon.program.pty_program import PtyProgram
 
 _CALIBRATION_LIMIT_S = 120.0
 _FIRST_KERNEL_LIMIT_S = 30.0
@@ -40,6 +41,7 @@ class Source:
     needs_kernels: bool = False
     title: str = ""
     speedless: tuple[str, ...] | None = None  # the command to use when nothing is shown live
+    program: "PtyProgram | None" = None  # what `run` started, whose output the screen shows
 
 
 def add_view_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +93,8 @@ def _run_screen(config: Config, source: Source, problems: list[str]) -> int:
             from roofmon.tui.run import run
 
             opening.hand_over()
-            return run(consumer, config, notice=" · ".join(problems), title=source.title)
+            told = " · ".join(problems)
+            return run(consumer, config, notice=told, title=source.title, program=source.program)
 
 
 def _print_once(args: argparse.Namespace, config: Config, source: Source) -> int:
@@ -195,11 +198,10 @@ def open_log() -> Iterator[int]:
 
 def collector_command(config: Config, *extra: str) -> tuple[str, ...]:
     """The local collector as a child, told what the configuration in force says."""
-    device = "cpu" if config.device == "cpu" else "auto"
     interval = f"{1 / config.refresh_hz:g}"
     return (
         *python_module("roofmon.collector"),
-        *("--device", device, "--interval", interval),
+        *("--device", config.device, "--interval", interval),
         *extra,
     )
 

@@ -1,16 +1,21 @@
 """Rows of the kernel table: which program and description each belongs to, and its columns for the wire."""
 
+from collections.abc import Collection, Sequence
+
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from roofmon.model.kernel import KernelDescription
-from roofmon.model.roofline import Pipe
+from roofmon.model.kernel import KernelDescription, KernelKind
 from roofmon.model.table import Column
 from roofmon.stream.messages import KernelColumns, WorkValues
-from roofmon.tracing.protocol import Described
-from roofmon.tracing.statistics import Changes, KernelStatistics
+from roofmon.tracing.statistics import Changes, Floats, KernelStatistics
 
 MAX_ROWS = 20_000
+"""Rows that stand at one time; each takes about 1 kB here and on screen."""
+_MOST_EVER = 5
+"""Times as many in one session: those of ended runs go, but their numbers are not given again."""
+_SPARE_ROWS = 1_000
 _FLOPS, _BYTES = 0, 1
 # Columns that are the statistics' own, by the name they have there.
 _FIELDS = {
@@ -28,19 +33,28 @@ _FIELDS = {
     Column.GAP_NS: "gap_ns",
     Column.LAST_END_NS: "last_end_ns",
     Column.TYPICAL_NS: "typical_ns",
+    Column.INSIDE_NS: "inside_ns",
+    Column.INSIDE_TOTAL_NS: "inside_total_ns",
+    Column.GRAPH_SHARE: "graph_share",
 }
-_TIMES = [c for c in Column if c not in (Column.LAUNCHES, Column.LAUNCH_RATE, Column.LAST_END_NS)]
+_NO_TIMES = (Column.LAUNCHES, Column.LAUNCH_RATE, Column.LAST_END_NS)
+_TIMES = [c for c in Column if c not in _NO_TIMES]
 
 
 class KernelRegistry:
     """Numbers the rows, keeps their latest columns, and forgets those of programs that were replaced."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int = MAX_ROWS) -> None:
+        self._most_rows = most_rows
         self._statistics = KernelStatistics()
         self._all: list[KernelDescription] = []
         self._new: list[KernelDescription] = []
-        self._gone: set[int] = set()
+        self._is_gone = np.zeros(64, dtype=np.bool_)
+        self._standing_count = 0
         self._untimed: list[int] = []
+        self._streams: list[Sequence[int]] = []
+        self._stream_masks = np.zeros(64, dtype=np.uint64)
+        self._with_work = np.zeros(64, dtype=np.bool_)
         self._stats = np.full((len(Column), 64), np.nan)
         self._work = np.full((2, 64), np.nan)
         self._running: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -49,7 +63,7 @@ class KernelRegistry:
     @property
     def descriptions(self) -> list[KernelDescription]:
         """All rows that still stand."""
-        return [d for d in self._all if d.id not in self._gone]
+        return [d for d in self._all if not self._is_gone[d.id]]
 
     def take_descriptions(self) -> list[KernelDescription]:
         """Rows that are new since the last call."""
@@ -57,37 +71,36 @@ class KernelRegistry:
         return new
 
     def add_row(
-        self, described: Described, *, device: str, pid: int, process: str, untimed: str
+        self, description: KernelDescription, streams: Sequence[int] = (), *, spare: bool = False
     ) -> int | None:
-        """A row for what a program described; None when there are too many.
+        """A row; None when there are too many. Its `id` is the number that it gets here.
 
-        `untimed` says why the durations of its records are not those of its work, "" where they are.
+        A reason for "time" says that the durations of its records are not those of its work. `streams`
+        are the numbers of the streams that the bits of `add_on_gpu` stand for; it may grow later.
+        `spare` rows, of copies and of all kernels without one of their own, have a few places more.
         """
-        number = len(self._all)
-        if number >= MAX_ROWS:
+        number, spare_rows = len(self._all), _SPARE_ROWS if spare else 0
+        most = self._most_rows + spare_rows
+        if self._standing_count >= most or number >= _MOST_EVER * self._most_rows + spare_rows:
             return None
-        row = KernelDescription(
-            id=number,
-            name=described.name,
-            device=device,
-            kind="region",
-            pid=pid,
-            process=process,
-            pipe=Pipe(described.unit, described.precision).key,
-            level=described.level,
-            reasons={"time": untimed} if untimed else {},
-        )
-        if untimed:
+        self._standing_count += 1
+        row = msgspec.structs.replace(description, id=number)
+        if "time" in row.reasons:
             self._untimed.append(number)
         self._all.append(row)
         self._new.append(row)
+        self._streams.append(streams)
         if number >= self._stats.shape[1]:
             self._stats = np.concatenate([self._stats, np.full_like(self._stats, np.nan)], axis=1)
             self._work = np.concatenate([self._work, np.full_like(self._work, np.nan)], axis=1)
+            for name in ("_stream_masks", "_with_work", "_is_gone"):
+                known = getattr(self, name)
+                setattr(self, name, np.concatenate([known, np.zeros_like(known)]))
+        self._with_work[number] = bool(row.pipe or row.level)
         return number
 
     def add_records(self, rows: NDArray[np.int64], records: NDArray[np.void], source: int) -> None:
-        """Take in launches of one program; `rows`, shape (n,), is the row of each record."""
+        """Take in passes of one program's regions; `rows`, shape (n,), is the row of each record."""
         self._statistics.add(
             rows,
             records["start_ns"],
@@ -98,18 +111,42 @@ class KernelRegistry:
             source=source,
         )
 
-    def forget(self, pid: int, process: str) -> None:
+    def add_on_gpu(
+        self,
+        rows: NDArray[np.int64],
+        start_ns: NDArray[np.int64],
+        duration_ns: NDArray[np.int64],
+        streams: NDArray[np.uint64],
+        in_graph: NDArray[np.bool_],
+        bytes: Floats | None = None,
+    ) -> None:
+        """Take in traced kernels, or with `bytes` copies, as `KernelStatistics.add_on_gpu` does."""
+        self._statistics.add_on_gpu(rows, start_ns, duration_ns, streams, in_graph, bytes)
+
+    def add_gaps(self, rows: NDArray[np.int64], gap_ns: Floats) -> None:
+        """Take in the idle time before launches, in ns, NaN where it is not known."""
+        self._statistics.add_gaps(rows, gap_ns)
+
+    def add_inside(self, rows: NDArray[np.int64], kernels_ns: Floats) -> None:
+        """Take in the time of kernels inside passes of regions, in ns, NaN where it is not known."""
+        self._statistics.add_inside(rows, kernels_ns)
+
+    def forget(self, pid: int, process: str, kinds: Collection[KernelKind]) -> None:
         """Drop the rows of an ended program that another run of the same program replaces."""
         for row in self._all:
-            if (row.pid, row.process) == (pid, process) and row.id not in self._gone:
-                self._gone.add(row.id)
+            mine = (row.pid, row.process) == (pid, process) and row.kind in kinds
+            if mine and not self._is_gone[row.id]:
+                self._is_gone[row.id] = True
+                self._standing_count -= 1
                 self._hidden.append(row.id)
+                self._blank(np.array([row.id]))
 
     def reset(self) -> None:
         """Begin all statistics anew; rows keep their numbers."""
         self._statistics.reset()
         self._stats[:] = np.nan
         self._work[:] = np.nan
+        self._stream_masks[:] = 0
         self._running = np.empty(0, dtype=np.int64)
 
     def columns(self, interval_ns: int, *, everything: bool) -> KernelColumns:
@@ -121,7 +158,7 @@ class KernelRegistry:
             rows = self._standing(np.flatnonzero(self._stats[Column.LAUNCHES] > 0))
             histogram = self._standing_histogram(whole)
         else:
-            rows = np.union1d(self._standing(changed), np.array(self._hidden, dtype=np.int64))
+            rows = self._marked(self._standing(changed), self._hidden)
             histogram = self._standing_histogram(changes)
         self._hidden.clear()
         return KernelColumns(
@@ -142,31 +179,54 @@ class KernelRegistry:
             self._stats[column, rows] = getattr(changes, field)
         seconds = max(interval_ns, 1) / 1e9
         self._stats[Column.LAUNCH_RATE, rows] = (changes.launches - before) / seconds
+        self._update_streams(rows, changes.streams)
         self._work[_FLOPS, rows] = changes.flops_mean
         self._work[_BYTES, rows] = changes.bytes_mean
         self._stats[np.ix_(_TIMES, self._untimed)] = np.nan
-        stopped = np.setdiff1d(self._running, rows)
+        runs = np.zeros(len(self._all), dtype=np.bool_)
+        runs[rows] = True
+        stopped = self._running[~runs[self._running]]
         self._stats[Column.LAUNCH_RATE, stopped] = 0.0
         self._running = rows
-        gone = list(self._gone)
-        self._stats[:, gone] = np.nan
-        self._stats[Column.LAUNCHES, gone] = 0.0
-        return np.union1d(rows, stopped)
+        changed = self._marked(rows, stopped)
+        self._blank(changed[self._is_gone[changed]])  # their last records may come after their end
+        return changed
+
+    def _blank(self, rows: NDArray[np.int64]) -> None:
+        self._stats[:, rows] = np.nan
+        self._stats[Column.LAUNCHES, rows] = 0.0
+
+    def _update_streams(self, rows: NDArray[np.int64], masks: NDArray[np.uint64]) -> None:
+        different = np.flatnonzero(masks != self._stream_masks[rows])
+        self._stream_masks[rows] = masks
+        for row, mask in zip(rows[different].tolist(), masks[different].tolist(), strict=True):
+            numbers, first = self._streams[row], (mask & -mask).bit_length() - 1
+            self._stats[Column.STREAMS, row] = mask.bit_count()
+            known = first < len(numbers)
+            self._stats[Column.STREAM, row] = numbers[first] if known else np.nan
+
+    def _marked(self, *groups: NDArray[np.int64] | list[int]) -> NDArray[np.int64]:
+        """The rows that are in any of the groups, ascending; np.union1d takes ten times as long."""
+        marked = np.zeros(len(self._all), dtype=np.bool_)
+        for group in groups:
+            marked[group] = True
+        return np.flatnonzero(marked)
 
     def _standing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.setdiff1d(rows, np.fromiter(self._gone, np.int64, len(self._gone)))
+        return rows[~self._is_gone[rows]]
 
     def _standing_histogram(self, changes: Changes) -> tuple[NDArray[np.generic], ...]:
-        gone = np.fromiter(self._gone, np.int64, len(self._gone))
-        keep = ~np.isin(changes.hist_ids, gone)
+        keep = ~self._is_gone[changes.hist_ids]
         return changes.hist_ids[keep], changes.hist_bins[keep], changes.hist_counts[keep]
 
     def _work_values(self, rows: NDArray[np.int64]) -> list[WorkValues]:
         grouped: dict[tuple[str, str], list[int]] = {}
-        for row in rows.tolist():
+        for row in rows[self._with_work[rows]].tolist():
             description = self._all[row]
-            grouped.setdefault(("flops", description.pipe or ""), []).append(row)
-            grouped.setdefault(("bytes", description.level or ""), []).append(row)
+            if description.pipe:
+                grouped.setdefault(("flops", description.pipe), []).append(row)
+            if description.level:
+                grouped.setdefault(("bytes", description.level), []).append(row)
         work = []
         for (kind, key), members in grouped.items():
             values = self._work[_FLOPS if kind == "flops" else _BYTES, members]

@@ -12,14 +12,18 @@ from typing import IO
 import msgspec
 
 from roofmon import __version__
+from roofmon.collector.calibration import Calibrations
 from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.programs import Programs
 from roofmon.collector.rungs import ladder
 from roofmon.collector.telemetry import Telemetry
+from roofmon.collector.traced import Traced
 from roofmon.collector.workers import Process, start_process
+from roofmon.device_choice import choose, default_device
+from roofmon.errors import RoofmonError
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceDescription
-from roofmon.model.session import Progress
 from roofmon.stream.framing import Deframer, StreamError
 from roofmon.stream.messages import (
     VERSION,
@@ -28,7 +32,6 @@ from roofmon.stream.messages import (
     Hello,
     Keyframe,
     Message,
-    ProgressMessage,
     Roofs,
     Status,
     Tick,
@@ -37,6 +40,7 @@ from roofmon.stream.writer import StreamWriter
 from roofmon.telemetry.host import describe_cpu, read_host
 
 _KEYFRAME_S = 30.0
+_DEVICES_S = 5.0  # within which the devices should be known
 
 
 class Collector:
@@ -44,14 +48,24 @@ class Collector:
 
     Args:
         writer: where the stream goes.
-        device: `auto` or `cpu`.
+        device: the one shown first, as users name it, or `auto`; with `cpu` no GPU is watched.
         interval_s: seconds between ticks.
         demo: start the bundled workload after calibration.
         calibrate: measure roofs where no valid cached ones are; else only draw cached ones.
+        attach: ids of processes to trace as soon as they can be.
+        attach_tree: the same for these processes and all that they start.
     """
 
     def __init__(
-        self, writer: StreamWriter, *, device: str, interval_s: float, demo: bool, calibrate: bool
+        self,
+        writer: StreamWriter,
+        *,
+        device: str,
+        interval_s: float,
+        demo: bool,
+        calibrate: bool,
+        attach: Sequence[int] = (),
+        attach_tree: Sequence[int] = (),
     ) -> None:
         self._writer = writer
         self._interval_s = interval_s
@@ -59,7 +73,7 @@ class Collector:
         self._cpu = describe_cpu()
         self._demo_wanted = demo
         self._begun = False
-        self._calibrate = calibrate
+        self._started = time.monotonic()
         self._log: IO[bytes] | int = sys.stderr.fileno()
         self._selector = selectors.DefaultSelector()
         self._stopping = False
@@ -79,15 +93,26 @@ class Collector:
         self._status: Status | None = None
 
         self._kernels = KernelRegistry()
+        self._traced = Traced(
+            self._selector,
+            self._kernels,
+            self._host,
+            attach=attach,
+            attach_tree=attach_tree,
+            log=sys.stderr.fileno(),
+        )
         self._programs = Programs(
             self._selector,
             self._kernels,
             self._cpu.uuid,
             self._host,
+            self._traced,
         )
+        self._activity: list[Activity] = []
+        self._tracing: list[TracedProgram] = []
         self._commands: Deframer[Command] = Deframer(msgspec.msgpack.Decoder(Command), limit=4096)
         self._telemetry = Telemetry(
-            device,
+            "cpu" if device == "cpu" else "auto",
             interval_s,
             self._host,
             self._watch,
@@ -95,7 +120,9 @@ class Collector:
             self._begin,
             self._log,
         )
-        self._calibration: Process | None = None
+        self._calibrations = Calibrations(
+            self._host, self._watch, self._unwatch, self._log, measure=calibrate
+        )
         self._workload: Process | None = None
 
     def stop(self) -> None:
@@ -115,19 +142,22 @@ class Collector:
             next_tick = time.monotonic()
             while not self._stopping:
                 self._watch_writer()
-                for key, _ in self._selector.select(max(0.0, next_tick - time.monotonic())):
+                due = min(next_tick, self._traced.next_look)
+                for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
                     key.data()
                 now = time.monotonic()
+                self._traced.look(now)
                 if now >= next_tick:
                     self._tick(now)
                     # After a pause (suspend, a stopped process) ticks go on from now, not in a burst.
                     next_tick = max(next_tick + self._interval_s, now + self._interval_s / 2)
         finally:
-            for process in (self._workload, self._calibration):
-                if process is not None:
-                    process.end()
+            if self._workload is not None:
+                self._workload.end()
+            self._calibrations.close()
             self._telemetry.close()
             self._programs.close()
+            self._traced.close()
 
     def _watch_writer(self) -> None:
         """Write on as fast as the consumer reads, not only at ticks."""
@@ -140,15 +170,20 @@ class Collector:
     # --- the stream ---------------------------------------------------------------------------
 
     def _tick(self, now: float) -> None:
-        self._programs.look(now)
+        # A program may name a GPU: this host's own devices, which have more to say, are to come first.
+        if self._begun or now - self._started > _DEVICES_S:
+            self._programs.look(now)
+        self._activity = self._traced.advance(time.time_ns())
+        self._tracing = self._traced.states(now)
         self._supervise(now)
         status = Status(
             rungs=ladder(
                 telemetry=self._telemetry.problem,
                 host=self._host,
                 programs=len(self._programs.names),
+                traced=self._tracing,
             ),
-            programs=self._programs.names,
+            programs={**self._programs.names, **self._traced.names},
         )
         self._writer.flush()
         if self._writer.backed_up:
@@ -178,8 +213,10 @@ class Collector:
             interval_ns=interval_ns,
             samples=list(self._host.samples.values()) if everything else fresh,
             kernels=self._kernels.columns(interval_ns, everything=everything),
-            dropped=self._programs.dropped,
+            dropped=self._programs.dropped + self._traced.dropped,
             reset=reset,
+            activity=self._activity,
+            traced=self._tracing,
         )
 
     def _send_keyframe(self) -> None:
@@ -227,28 +264,6 @@ class Collector:
     def _unwatch(self, process: Process) -> None:
         self._selector.unregister(process.fileno())
 
-    def _start_calibration(self, *, refresh: bool, thorough: bool) -> None:
-        arguments = ["--device", "cpu"]
-        arguments += ["--refresh"] if refresh else []
-        arguments += ["--thorough"] if thorough else []
-        arguments += ["--cached-only"] if not (self._calibrate or refresh) else []
-        self._calibration = start_process("roofmon.calibration.worker", arguments, self._log)
-        self._watch(self._calibration, self._host.take, self._calibration_ended)
-        # Told before the worker can, and at the start before the device is, so that nobody takes the
-        # roofs for complete in the meantime.
-        starting = Progress(
-            task="calibration", device=self._cpu.uuid, done=0, total=1, text="starting"
-        )
-        self._host.take(ProgressMessage(progress=starting))
-
-    def _calibration_ended(self, problem: str) -> None:
-        self._calibration = None
-        self._host.end_progress(problem or "done")
-        if problem:
-            self._host.notice(
-                "error", f"calibration ended early ({problem})", "press C to try again"
-            )
-
     def _workload_ended(self, problem: str) -> None:
         self._workload = None
         self._host.notice(
@@ -259,13 +274,19 @@ class Collector:
     def _begin(self, devices: Sequence[DeviceDescription]) -> None:
         """The devices are known: measure, where that is wanted."""
         self._begun = True
-        # With a GPU to show, measuring the CPU would only disturb whoever uses it.
-        if all(device.kind == "cpu" for device in devices):
-            self._start_calibration(refresh=False, thorough=False)
+        shown = default_device(devices)
+        if self._device != "auto":
+            try:
+                shown = choose(devices, self._device)
+            except RoofmonError as error:
+                self._host.notice("warning", error.what, error.fix)
+        if shown is not None:
+            self._calibrations.begin(devices, shown)
 
     def _supervise(self, now: float) -> None:
         self._telemetry.supervise(now)
-        if self._demo_wanted and self._begun and self._calibration is None:
+        self._calibrations.supervise(now)
+        if self._demo_wanted and self._begun and not self._calibrations.busy:
             self._demo_wanted = False
             host = read_host()
             arguments = ["--until-stdin-closes", "--threads", str(host.cores)]
@@ -292,23 +313,22 @@ class Collector:
 
     def _obey(self, command: Command) -> None:
         match command.command:
-            case "calibrate" if command.device in self._host.gpus:
-                what = "this version does not measure the roofs of a GPU: their bounds are drawn"
-                self._host.notice("warning", what)
-            case "calibrate" if self._calibration is None:
-                self._start_calibration(refresh=True, thorough=command.thorough)
-            case "stop-calibration" if self._calibration is not None:
-                self._selector.unregister(self._calibration.fileno())
-                self._calibration.end()
-                self._calibration_ended("stopped")
+            case "calibrate":
+                device = command.device or self._cpu.uuid
+                self._calibrations.ask(device, thorough=command.thorough)
+            case "stop-calibration":
+                self._calibrations.stop(command.device or None)
             case "reset":
                 self._kernels.reset()
                 self._reset = True
+            case "attach":
+                self._traced.attach(command.pid)
+            case "detach":
+                self._traced.detach(command.pid)
             case "quit":
                 self._stopping = True
             case "pause" | "resume":
                 self._telemetry.pause(command.command == "pause")
-            case "calibrate" | "stop-calibration":
-                pass
+                self._calibrations.paused = command.command == "pause"
             case other:
                 self._host.notice("warning", f"unknown command {other!r}")

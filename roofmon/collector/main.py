@@ -20,6 +20,8 @@ def run_collector(args: argparse.Namespace) -> int:
         interval_s=args.interval,
         demo=args.demo,
         calibrate=not args.no_calibration,
+        attach=args.attach,
+        attach_tree=args.attach_tree,
     )
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: collector.stop())

@@ -7,17 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from roofmon.collector.host_state import HostState
+from roofmon.collector.intake import UNKNOWN_GPU
 from roofmon.collector.kernels import MAX_ROWS, KernelRegistry
+from roofmon.collector.traced import Traced
 from roofmon.model.device import DeviceDescription
+from roofmon.model.kernel import KernelDescription
+from roofmon.model.roofline import Pipe
 from roofmon.stream.messages import Describe
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
 from roofmon.tracing.protocol import MAX_ID, UNUSABLE_WORK, Described, Drops, Hello, Records
 from roofmon.tracing.reader import RegionConnection
 
 _LOOK_S = 1.0
-UNKNOWN_GPU = "gpu"
-"""Stands for the UUID where a program uses a GPU and did not say which."""
 _LAUNCH_ONLY = "a region on a GPU times the launch only; its kernels have to be traced"
+_NOT_WAITING = (
+    "the region does not wait for the GPU, so times do not tell which kernels are its own"
+)
 _RETRY_S = 30.0  # a program whose connection was refused or broke may be asked again after this
 
 
@@ -29,6 +34,7 @@ class Programs:
         kernels: where rows and records go.
         cpu: UUID of the CPU.
         host: told of GPUs that programs name, and of what the user should know.
+        traced: the same programs where they are traced; told of regions that contain their kernels.
     """
 
     def __init__(
@@ -37,8 +43,10 @@ class Programs:
         kernels: KernelRegistry,
         cpu: str,
         host: HostState,
+        traced: Traced,
     ) -> None:
         self._selector = selector
+        self._traced = traced
         self._kernels = kernels
         self._cpu = cpu
         self._host = host
@@ -104,7 +112,7 @@ class Programs:
     def _greet(self, program: "_Program", hello: Hello) -> None:
         program.name = hello.process or program.name
         for pid in self._ended.pop(program.name, set()):
-            self._kernels.forget(pid, program.name)
+            self._kernels.forget(pid, program.name, ["region"])
         on_gpu = uses_gpu(program.endpoint.pid) if not hello.device else hello.device != "cpu"
         if not on_gpu:
             program.device = self._cpu
@@ -116,17 +124,25 @@ class Programs:
             found = DeviceDescription(uuid=program.device, index=0, name=name, kind="cuda")
             self._host.take(Describe(devices=[found]))
         if program.timed:
+            self._traced.watch_regions((program.endpoint.pid, program.endpoint.start_time))
             self._host.notice(
                 "info", f"{program.name} waits for its GPU in every region: times include that", ""
             )
 
     def _describe(self, program: "_Program", described: Described) -> None:
+        reasons = {} if program.timed else {"time": _LAUNCH_ONLY, "kernels": _NOT_WAITING}
         row = self._kernels.add_row(
-            described,
-            device=program.device,
-            pid=program.endpoint.pid,
-            process=program.name,
-            untimed="" if program.timed else _LAUNCH_ONLY,
+            KernelDescription(
+                id=0,
+                name=described.name,
+                device=program.device,
+                kind="region",
+                pid=program.endpoint.pid,
+                process=program.name,
+                pipe=Pipe(described.unit, described.precision).key,
+                level=described.level,
+                reasons=reasons,
+            )
         )
         if row is None:
             self._host.notice(
@@ -142,6 +158,10 @@ class Programs:
         if not known.all():
             rows, records = rows[known], records[known]
         self._kernels.add_records(rows, records, source=program.endpoint.pid)
+        if program.timed and program.device != self._cpu:
+            start, duration = (records[n].astype(np.int64) for n in ("start_ns", "duration_ns"))
+            key = (program.endpoint.pid, program.endpoint.start_time)
+            self._traced.add_passes(key, rows, start, duration)
         if not program.told_unusable and (records["flags"] & UNUSABLE_WORK).any():
             program.told_unusable = True
             name = program.name

@@ -1,9 +1,10 @@
 """The access ladder as the collector finds it: each rung with why it stops there, and the fix."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from roofmon.collector.host_state import HostState
+from roofmon.model.activity import TracedProgram
 from roofmon.model.session import Rung
 
 
@@ -12,12 +13,15 @@ def nvidia_gpu_present() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/proc/driver/nvidia/gpus").is_dir()
 
 
-def ladder(*, telemetry: str, programs: int, host: HostState) -> list[Rung]:
+def ladder(
+    *, telemetry: str, programs: int, traced: Sequence[TracedProgram], host: HostState
+) -> list[Rung]:
     """The rungs now.
 
     Args:
         telemetry: "" while samples come, else why they do not.
         programs: how many programs are connected through their regions.
+        traced: the programs that can be traced.
         host: the devices and their samples.
     """
     rungs = [*_nvidia(telemetry, host)] if host.gpus else [_cpu(telemetry)]
@@ -31,9 +35,40 @@ def ladder(*, telemetry: str, programs: int, host: HostState) -> list[Rung]:
             fix="with roofmon.region.region(name, flops=…, bytes=…): in the program",
         )
     )
+    if host.gpus or traced:
+        rungs.append(_tracing(traced))
     reason = "this version does not have it yet" if host.gpus else "no NVIDIA GPU is shown"
-    missing = ("tracing", "counters") if host.gpus else ("nvml", "gpm", "tracing", "counters")
-    return rungs + [Rung(rung=name, state="unavailable", reason=reason) for name in missing]
+    missing = ["counters"] if host.gpus else ["nvml", "gpm", "tracing", "counters"]
+    known = {rung.rung for rung in rungs}
+    return rungs + [
+        Rung(rung=name, state="unavailable", reason=reason) for name in missing if name not in known
+    ]
+
+
+def _tracing(programs: Sequence[TracedProgram]) -> Rung:
+    attached = [p for p in programs if p.state == "attached"]
+    if attached:
+        return Rung(rung="tracing", state="active", reason=f"{len(attached)} attached")
+    if starting := next((p for p in programs if p.state == "starting"), None):
+        reason = f"{_called(starting)} has yet to start CUPTI"
+        return Rung(rung="tracing", state="waiting", reason=reason)
+    if failed := next((p for p in programs if p.state in ("failed", "yielded")), None):
+        reason = f"{_called(failed)}: {failed.reason}"
+        return Rung(rung="tracing", state="unavailable", reason=reason, fix="a attaches again")
+    if programs:
+        some = f" and {len(programs) - 1} more" if len(programs) > 1 else ""
+        reason = f"{_called(programs[0])}{some} can be traced"
+        return Rung(rung="tracing", state="waiting", reason=reason, fix="a attaches")
+    return Rung(
+        rung="tracing",
+        state="waiting",
+        reason="no program has the tracing library",
+        fix='roofmon run -- COMMAND, or eval "$(roofmon env)" in the shell that starts it',
+    )
+
+
+def _called(program: TracedProgram) -> str:
+    return f"{program.name} {program.pid}"
 
 
 def _cpu(problem: str) -> Rung:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from roofmon.diagnosis import devices, position, roofs, session, timing, work
+from roofmon.diagnosis import devices, position, roofs, session, timing, tracing, work
 from roofmon.diagnosis.finding import Case, Finding
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.view.state import View
@@ -21,6 +21,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
     timing.long_enough,
     timing.gaps,
     timing.variation,
+    tracing.occupancy,
+    tracing.fills_device,
     work.work_known,
     work.sources_agree,
     work.counted_once,
@@ -42,11 +44,14 @@ def diagnose_kernel(view: View, row: int) -> tuple[Finding, ...]:
 
 def diagnose_session(snapshot: Snapshot) -> tuple[Finding, ...]:
     """The checklist of the session and its devices."""
-    found = [session.live(snapshot), session.complete(snapshot)]
+    found = [session.live(snapshot), session.complete(snapshot), *tracing.program_rules(snapshot)]
     used = {kernel.device for kernel in snapshot.kernels.descriptions}
     for device in snapshot.devices:
-        rules = devices.device_rules(device, device.description.uuid in used)
+        rules = devices.device_rules(device)
         found.extend(finding for finding in rules if finding is not None)
+        if not (device.sample and device.sample.lost):
+            has_rows = device.description.uuid in used
+            found.extend(tracing.tracing_rules(snapshot, device, has_rows))
         found.extend(session.roofs(snapshot, device))
         gain = session.most_to_gain(snapshot, device)
         if gain is not None:

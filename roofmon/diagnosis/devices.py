@@ -1,23 +1,18 @@
-"""Rules on a device: does it answer, is its clock held back, does it work without any kernel in sight."""
+"""Rules on a device: does it answer, is its clock held back."""
 
 from collections.abc import Iterator
 
 from roofmon.diagnosis.finding import Finding
 from roofmon.model.device import DeviceSample
 from roofmon.model.snapshot import Device
-from roofmon.units import percent
 from roofmon.view.device_now import limits
-
-BUSY = 0.5
-"""From this share of time on a device is busy enough for kernels to be missed."""
+from roofmon.view.facts import device_called
 
 _HEALTH = ("thermal", "heat", "temperature", "brake", "hardware")
 """Words of reasons that are faults of cooling or supply; a power cap is how a busy GPU lives."""
 
-_NAMED = 3
 
-
-def device_rules(device: Device, has_kernels: bool) -> Iterator[Finding | None]:
+def device_rules(device: Device) -> Iterator[Finding | None]:
     """What the rules say about one device; None where one does not apply."""
     sample = device.sample
     if sample is None:
@@ -26,8 +21,6 @@ def device_rules(device: Device, has_kernels: bool) -> Iterator[Finding | None]:
         yield lost(device, sample)
         return
     yield clock_free(device, sample)
-    if not has_kernels:
-        yield busy_unseen(device, sample)
 
 
 def lost(device: Device, sample: DeviceSample) -> Finding:
@@ -36,7 +29,7 @@ def lost(device: Device, sample: DeviceSample) -> Finding:
         rule="device-lost",
         status="fail",
         severity="error",
-        title=f"{_called(device)} is lost",
+        title=f"{device_called(device)} is lost",
         evidence=f"{device.description.name}: {sample.lost}",
         advice="dmesg names the fault (Xid); a reset or a reboot by an administrator brings it back",
         device=device.description.uuid,
@@ -54,7 +47,7 @@ def clock_free(device: Device, sample: DeviceSample) -> Finding | None:
         status="fail" if reasons else "pass",
         severity="warning" if fault else "info",
         title=f"clock limited: {', '.join(reasons)}" if reasons else "the clock is not held back",
-        evidence=f"{_called(device)}: {', '.join(_state(device, sample)) or 'no numbers known'}",
+        evidence=f"{device_called(device)}: {', '.join(_state(device, sample)) or 'no numbers known'}",
         advice=_advice(fault) if reasons else "",
         device=device.description.uuid,
     )
@@ -77,27 +70,3 @@ def _state(device: Device, sample: DeviceSample) -> Iterator[str]:
         yield f"{sample.power_w:.0f}{of} W"
     if sample.temperature_c is not None:
         yield f"{sample.temperature_c:.0f} °C"
-
-
-def busy_unseen(device: Device, sample: DeviceSample) -> Finding | None:
-    """Is a GPU of which no kernel is known busy all the same?"""
-    busy = sample.load if sample.sm_busy is None else sample.sm_busy
-    if device.description.kind != "cuda" or busy is None or busy < BUSY:
-        return None
-    using = [p.name or f"process {p.pid}" for p in sample.processes or ()]
-    named = ", ".join(using[:_NAMED]) + (
-        f" and {len(using) - _NAMED} more" if using[_NAMED:] else ""
-    )
-    return Finding(
-        rule="kernels-unseen",
-        status="fail",
-        title="busy, but no kernels are known",
-        evidence=f"{_called(device)} is {percent(busy)} busy{f': {named}' if named else ''}",
-        advice="wrap code in `with region(…):` (same user, same container); tracing is to come",
-        device=device.description.uuid,
-    )
-
-
-def _called(device: Device) -> str:
-    description = device.description
-    return "the CPU" if description.kind == "cpu" else f"GPU{description.index}"

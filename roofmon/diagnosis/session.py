@@ -34,8 +34,14 @@ def complete(snapshot: Snapshot) -> Finding:
         severity="warning" if dropped else "info",
         title=f"{dropped:,} records dropped" if dropped else "no records dropped",
         evidence=f"{dropped:,} lost, {launches:,.0f} launches seen",
-        advice="counts and totals are too low; annotate fewer, longer regions" if dropped else "",
+        advice=f"counts and totals are too low; {_fewer(snapshot)}" if dropped else "",
     )
+
+
+def _fewer(snapshot: Snapshot) -> str:
+    if any(program.dropped for program in snapshot.traced):
+        return "records came faster than they could be taken: free a CPU core"
+    return "annotate fewer, longer regions"
 
 
 def roofs(snapshot: Snapshot, device: Device) -> Iterator[Finding]:

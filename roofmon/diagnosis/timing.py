@@ -73,7 +73,7 @@ def variation(case: Case) -> Finding:
 def long_enough(case: Case) -> Finding | None:
     """Is a launch long enough that launching it costs little?"""
     median = case.stat(Column.MEDIAN_NS)
-    if not np.isfinite(median):
+    if not np.isfinite(median) or case.description.kind in ("memcpy", "memset"):
         return None
     short = median < SHORT_NS
     return Finding(
@@ -90,7 +90,8 @@ def long_enough(case: Case) -> Finding | None:
 def gaps(case: Case) -> Finding | None:
     """Does the device wait longer for a launch than the launch takes?"""
     gap, median = case.stat(Column.GAP_NS), case.stat(Column.MEDIAN_NS)
-    if not (np.isfinite(gap) and np.isfinite(median)):
+    # Of a region with kernels the gap is the host's; the device's own is in front of its kernels.
+    if not (np.isfinite(gap) and np.isfinite(median)) or np.isfinite(case.stat(Column.INSIDE_NS)):
         return None
     idle = gap * case.stat(Column.LAUNCHES)
     waits = gap > median

@@ -19,17 +19,18 @@ def work_known(case: Case) -> Finding:
         return Finding(
             rule="work", status="pass", title="its work is known", evidence=_known_work(case)
         )
-    reasons = [
-        f"{what}: {reason}"
-        for what in missing
-        if (reason := case.description.reasons.get(what.lower()))
-    ]
+    known = case.description.reasons
+    reasons = [f"{what}: {known[what.lower()]}" for what in missing if what.lower() in known]
+    if len(reasons) > 1 and len({known[what.lower()] for what in missing}) == 1:
+        reasons = [known[missing[0].lower()]]
     return Finding(
         rule="work",
         status="unknown",
         title=f"{' and '.join(missing)} unknown",
         evidence="; ".join(reasons) or f"no source gives its {' or '.join(missing)}",
-        advice=_declaration(case, missing),
+        advice=_declaration(case, missing)
+        if case.description.kind == "region" or not case.description.grid
+        else "counters tell it, where they may be read",
     )
 
 

@@ -7,6 +7,7 @@ a pure function.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.histogram import NO_HISTOGRAMS, Histograms
 from roofmon.model.roofline import NO_ROOFS, Roofline
@@ -42,6 +43,8 @@ class Snapshot:
     notices: tuple[Notice, ...] = ()
     dropped: int = 0  # records that were lost on their way from the programs
     programs: Mapping[int, str] = field(default_factory=dict)  # pid → name of attached programs
+    traced: tuple[TracedProgram, ...] = ()  # programs that can be traced, attached or not
+    activity: Mapping[str, Activity] = field(default_factory=dict)  # of devices with traced kernels
     stale: str = ""
 
     def device(self, uuid: str) -> Device | None:

@@ -38,6 +38,11 @@ class Column(IntEnum):
     LAST_END_NS = 12  # on the scale of time.time_ns()
     TYPICAL_NS = 13  # what work per launch is divided by, see `KernelTable.typical_ns`
     LAUNCH_RATE = 14  # launches/s over the last tick
+    INSIDE_NS = 15  # mean time of kernels inside a pass of a region
+    STREAMS = 16  # how many streams it was launched on
+    STREAM = 17  # the number of the first of them
+    GRAPH_SHARE = 18  # share of the launches that came from CUDA graphs, 0 … 1
+    INSIDE_TOTAL_NS = 19  # time of kernels inside all passes of which that is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +151,22 @@ class KernelTable:
 
     @cached_property
     def time_share(self) -> Array:
-        """Each kernel's share of all time spent in kernels, shape (n,), 0 … 1.
+        """Each row's share of all time spent in kernels, shape (n,), 0 … 1; NaN where not known.
 
-        The whole is the time of launches that no other region contains, so that nested regions are
-        shown with their share but not counted twice. NaN when nothing has run.
+        Where kernels are traced the whole is their time. Copies, which run beside kernels, are shown with
+        their share of it and not counted in; of a region it is the kernels inside it that have a share.
+        Elsewhere the whole is the time of regions that no other one contains, so that nested ones are
+        shown with their share but not counted twice.
         """
-        whole = float(np.nansum(self.stats[Column.OUTER_NS])) if len(self) else 0.0
-        if whole <= 0:
-            return np.full(len(self), np.nan)
-        return self.column(Column.TOTAL_NS) / whole
+        n = len(self)
+        traced = np.fromiter((d.kind == "kernel" for d in self.descriptions), np.bool_, n)
+        regions = np.fromiter((d.kind == "region" for d in self.descriptions), np.bool_, n)
+        outer, mine = self.column(Column.OUTER_NS), self.column(Column.TOTAL_NS)
+        if np.nansum(outer[traced]) > 0:
+            mine = np.where(regions, self.column(Column.INSIDE_TOTAL_NS), mine)
+            outer = outer[traced]
+        whole = float(np.nansum(outer))
+        return mine / whole if whole > 0 else np.full(n, np.nan)
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "KernelTable":
         """The table of some rows, by index or mask, in that order."""

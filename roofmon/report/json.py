@@ -14,6 +14,7 @@ import numpy as np
 
 from roofmon import __version__
 from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceSample
 from roofmon.model.roofline import Ceiling, Pipe
 from roofmon.model.snapshot import Device, Snapshot
@@ -32,6 +33,8 @@ _COUNTS = {
     "total_ns": Column.TOTAL_NS,
     "outer_ns": Column.OUTER_NS,
     "last_end_unix_ns": Column.LAST_END_NS,
+    "streams": Column.STREAMS,
+    "stream": Column.STREAM,
 }
 _STATISTICS = {
     "median_ns": Column.MEDIAN_NS,
@@ -44,6 +47,7 @@ _STATISTICS = {
     "cv": Column.CV,
     "gap_ns": Column.GAP_NS,
     "launch_rate_hz": Column.LAUNCH_RATE,
+    "kernels_inside_ns": Column.INSIDE_NS,
 }
 
 
@@ -69,7 +73,11 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
         "stale": snapshot.stale or None,
         "dropped": snapshot.dropped,
         "programs": [{"pid": pid, "name": name} for pid, name in snapshot.programs.items()],
-        "devices": [_device(device) for device in snapshot.devices],
+        "traced": [_traced(program) for program in snapshot.traced],
+        "devices": [
+            _device(device, snapshot.activity.get(device.description.uuid))
+            for device in snapshot.devices
+        ],
         "kernels": [_kernel(view, int(row)) for view in views for row in view.order],
         "rungs": [
             {"rung": r.rung, "state": r.state, "reason": r.reason, "fix": r.fix}
@@ -80,6 +88,32 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "findings": [finding_document(f) for f in _findings(snapshot, views)],
         "kernels_without_findings": sum(max(0, len(v.order) - DIAGNOSED) for v in views),
+    }
+
+
+def _traced(program: TracedProgram) -> dict[str, Any]:
+    """A program that can be traced; the estimated cost in percent of its time."""
+    fields = msgspec.structs.asdict(program)
+    del fields["cost"]
+    return {
+        **fields,
+        "reason": program.reason or None,
+        "cupti": program.cupti or None,
+        "cost_percent": _percent(program.cost),
+    }
+
+
+def _activity(activity: Activity | None) -> dict[str, Any] | None:
+    """What traced kernels did on a device; null where none is traced."""
+    if activity is None:
+        return None
+    fields = msgspec.structs.asdict(activity)
+    del fields["device"]
+    return {
+        **fields,
+        "busy_percent": _percent(activity.busy),
+        "gaps_percent": _percent(activity.idle),
+        "launch_bound_percent": _percent(activity.launch_bound),
     }
 
 
@@ -119,12 +153,13 @@ def _findings(snapshot: Snapshot, views: Iterable[View]) -> Iterable[Finding]:
             yield from diagnose_kernel(view, int(row))
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: Device, activity: Activity | None) -> dict[str, Any]:
     roofline = device.roofline
     return {
         **msgspec.structs.asdict(device.description),
         "sample": None if device.sample is None else _sample(device.sample),
         "point": _point(device),
+        "activity": _activity(activity),
         "progress": None if device.progress is None else msgspec.structs.asdict(device.progress),
         "roofline": {
             "ceilings": [ceiling_document(c) for c in roofline.ceilings],
@@ -184,8 +219,10 @@ def _kernel(view: View, row: int) -> dict[str, Any]:
         "registers": description.registers,
         "shared_bytes": description.shared_bytes,
         "occupancy": description.occupancy,
+        "occupancy_limiter": description.occupancy_limiter or None,
         **{name: None if value is None else round(value) for name, value in whole.items()},
         **{name: _known(table.column(column)[row]) for name, column in _STATISTICS.items()},
+        "graph_percent": _percent(table.column(Column.GRAPH_SHARE)[row]),
         "time_percent": _percent(table.time_share[row]),
         "work": _work(table, row),
         "position": _position(view, row),

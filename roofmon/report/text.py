@@ -27,6 +27,7 @@ from roofmon.view import (
     OVERVIEW,
     View,
     ViewState,
+    activity_facts,
     build_view,
     columns_for,
     device_now,
@@ -34,6 +35,7 @@ from roofmon.view import (
     first_state,
     overview_cells,
     point_text,
+    program_facts,
     row_cells,
     scene,
 )
@@ -95,6 +97,7 @@ def render_once(
     sections = [
         status_lines(view, width, unicode),
         overview_lines(view, width, unicode),
+        tracing_lines(view, width, unicode),
         chart_lines(view, width, unicode),
         table_lines(view, width, unicode),
         checklist_lines(view, width, unicode),
@@ -129,7 +132,7 @@ def _device_now(view: View) -> Iterator[str]:
         return
     number = f"GPU{device.description.index} " if device.description.kind == "cuda" else ""
     yield f"{number}{device.description.name} on {view.snapshot.host}"
-    yield from device_now(device)
+    yield from device_now(device, view.activity)
 
 
 def overview_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
@@ -155,6 +158,15 @@ def overview_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
             yield _line(f"{row(texts[:2], lead)} {texts[-1]}", width, unicode, "error")
         else:
             yield _line(row(texts, lead), width, unicode)
+
+
+def tracing_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
+    """What traced kernels did on the device, and the programs that are or can be traced."""
+    if view.activity is not None and (facts := activity_facts(view.activity)):
+        yield from _wrapped(f"kernels of the last tick: {' · '.join(facts)}", width, unicode)
+    for program in view.snapshot.traced:
+        facts = program_facts(program)
+        yield from _wrapped(f"{program.name} {program.pid}: {', '.join(facts)}", width, unicode)
 
 
 def chart_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:

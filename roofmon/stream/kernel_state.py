@@ -17,6 +17,7 @@ from roofmon.stream.messages import KernelColumns, WorkValues
 from roofmon.units import clean
 
 MAX_KERNELS = 1 << 20
+_LEAST_COLUMNS = Column.LAUNCH_RATE + 1  # as the first recordings have
 S = TypeVar("S", bound=msgspec.Struct)
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -56,9 +57,12 @@ class KernelState:
         ids = _array(columns.ids, np.uint32)
         if len(ids):
             stats = _array(columns.stats, np.float64)
-            if columns.columns != len(Column) or len(stats) != len(Column) * len(ids):
+            if columns.columns < _LEAST_COLUMNS or len(stats) != columns.columns * len(ids):
                 raise StreamError("a tick's statistics do not fit its kernels")
-            self._stats[:, self._locate(ids)] = stats.reshape(len(Column), len(ids))
+            # A recording may be older, or newer, than this roofmon: columns are only ever added at the end.
+            known = min(columns.columns, len(Column))
+            rows = self._locate(ids)
+            self._stats[:known, rows] = stats.reshape(columns.columns, len(ids))[:known]
         for work in columns.work:
             self._update_work(work)
         histogram_ids = _array(columns.histogram_ids, np.uint32)

@@ -9,6 +9,7 @@ speak the same framing.
 
 import msgspec
 
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.roofline import REQUESTED, Roofline
@@ -68,7 +69,8 @@ class KernelColumns(msgspec.Struct, frozen=True, kw_only=True):
 class Tick(msgspec.Struct, frozen=True, tag="tick", kw_only=True):
     """What changed since the last tick. `sequence` rises by one each; a gap means ticks were dropped.
 
-    `reset` says that statistics began anew: kernels not in this tick have none.
+    `reset` says that statistics began anew: kernels not in this tick have none. `activity` is of every
+    device with traced kernels, `traced` are all programs that can be traced: both replace the last tick's.
     """
 
     sequence: int
@@ -78,6 +80,8 @@ class Tick(msgspec.Struct, frozen=True, tag="tick", kw_only=True):
     kernels: KernelColumns = KernelColumns()
     dropped: int = 0
     reset: bool = False
+    activity: list[Activity] = []
+    traced: list[TracedProgram] = []
 
 
 class Roofs(msgspec.Struct, frozen=True, tag="roofs", kw_only=True):
@@ -124,6 +128,7 @@ Message = Hello | Describe | Tick | Roofs | Status | ProgressMessage | NoticeMes
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a consumer may ask of the collector on its stdin, framed like the messages."""
 
-    command: str  # calibrate, stop-calibration, pause, resume, reset, quit
+    command: str  # calibrate, stop-calibration, pause, resume, reset, attach, detach, quit
     device: str = ""
     thorough: bool = False
+    pid: int = 0  # of the program to attach to or detach from; 0 detaches from all

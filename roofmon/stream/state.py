@@ -4,6 +4,7 @@ Ticks change columns in place; `snapshot` copies them (0.8 MB for 5,000 kernels,
 snapshot never changes under the screen.
 """
 
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.roofline import NO_ROOFS, Roofline
 from roofmon.model.session import Notice, Progress, Rung
@@ -43,6 +44,8 @@ class StreamState:
         self._rungs: tuple[Rung, ...] = ()
         self._programs: dict[int, str] = {}
         self._notices: list[Notice] = []
+        self._traced: tuple[TracedProgram, ...] = ()
+        self._activity: dict[str, Activity] = {}
         self._tick: Tick | None = None
 
     def apply(self, message: Message) -> bool:
@@ -94,6 +97,8 @@ class StreamState:
             notices=tuple(self._notices),
             dropped=tick.dropped if tick else 0,
             programs=self._programs,
+            traced=self._traced,
+            activity=self._activity,
             stale=stale,
         )
 
@@ -108,6 +113,8 @@ class StreamState:
         for sample in tick.samples:
             self._samples[sample.device] = cleaned(sample)
         self._kernels.update(tick.kernels)
+        self._traced = tuple(cleaned(program) for program in tick.traced)
+        self._activity = {a.device: cleaned(a) for a in tick.activity}
         self._tick = tick
 
     def _take_progress(self, progress: Progress) -> None:

@@ -1,5 +1,9 @@
 """Statistics of launches by row, kept from batches of records; the records themselves are forgotten.
 
+Two kinds of launches come: passes of regions, which may declare work and lie in each other, and what ran
+on a GPU, of which the stream and the graph are known. What is found out about a launch later (the idle
+time before it, the kernels inside it) is added on its own.
+
 Records wait until statistics are asked for, or there are many: a batch costs 0.6 ms however small it
 is, and programs send 20 a second each. Then they are folded in one pass sorted by row, so that the cost
 follows the records and not the rows. Durations also go into a histogram (`roofmon.model.stats`), kept as
@@ -21,10 +25,11 @@ _BIN_BITS = 16
 _FOLD_AT = 1 << 16  # records that may wait, 3 MB
 _WORK_VARIES = 1.01  # largest over smallest work of a launch
 
-_SUMMED = ("flops", "bytes", "gap")  # quantities that a launch may lack
+_SUMMED = ("flops", "bytes", "gap", "inside")  # quantities that a launch may lack
 _ROW = np.dtype(
     [(name, np.int64) for name in ("launches", "total_ns", "outer_ns", "min_ns", "max_ns")]
     + [("last_end_ns", np.int64), ("mean_ns", np.float64), ("squares", np.float64)]
+    + [("graph_launches", np.int64), ("streams", np.uint64)]
     + [(f"{name}_{part}", np.float64) for name in _SUMMED for part in ("sum", "known")]
     + [(f"{name}_{part}", np.float64) for name in ("flops", "bytes") for part in ("min", "max")]
 )
@@ -49,7 +54,11 @@ class Changes:
     cv: Floats  # sample standard deviation / mean; NaN for a single launch
     min_ns: Integers
     max_ns: Integers
-    gap_ns: Floats  # mean time that nothing of the process ran before an outermost launch
+    gap_ns: Floats  # mean time that nothing of the process, or on the GPU, ran before a launch
+    inside_ns: Floats  # mean time of kernels inside a launch
+    inside_total_ns: Floats  # the same in all
+    graph_share: Floats  # of the launches, 0 … 1; NaN for regions
+    streams: NDArray[np.uint64]  # a bit for each, as `add_on_gpu` was told
     last_end_ns: Integers
     flops_mean: Floats  # a launch; NaN where any launch did not declare it
     bytes_mean: Floats
@@ -72,7 +81,8 @@ class KernelStatistics:
         self._changed = np.zeros(0, dtype=np.bool_)
         self._keys = np.empty(0, dtype=np.int64)  # row << 16 | bin, ascending
         self._counts = np.empty(0, dtype=np.int64)
-        self._waiting: list[tuple[Integers, Floats]] = []
+        self._regions: list[tuple[Integers, Floats]] = []
+        self._on_gpu: list[tuple[Integers, Floats | None]] = []
         self._changed_keys: list[Integers] = []
         self._last_end: dict[int, int] = {}
 
@@ -87,7 +97,7 @@ class KernelStatistics:
         *,
         source: int = 0,
     ) -> None:
-        """Takes a batch of records of one process in any order, arrays of shape (n,).
+        """Takes passes of regions of one process in any order, arrays of shape (n,).
 
         `flops` and `bytes` are per launch, NaN where not declared. `source` numbers the process: gaps
         are between launches of the same one.
@@ -96,16 +106,58 @@ class KernelStatistics:
             return
         integers = np.empty((5, len(rows)), dtype=np.int64)
         integers[:] = rows, start_ns, duration_ns, depth == 0, np.full(len(rows), source)
-        self._waiting.append((integers, np.stack([flops, bytes])))
-        if sum(integers.shape[1] for integers, _ in self._waiting) >= _FOLD_AT:
-            self._fold()
+        self._regions.append((integers, np.stack([flops, bytes])))
+        self._fold_when_many()
+
+    def add_on_gpu(
+        self,
+        rows: NDArray[np.integer],
+        start_ns: NDArray[np.integer],
+        duration_ns: NDArray[np.integer],
+        streams: NDArray[np.uint64],
+        in_graph: NDArray[np.bool_],
+        bytes: Floats | None = None,
+    ) -> None:
+        """Takes kernels, or with `bytes` copies, in any order, arrays of shape (n,).
+
+        `streams` has the bit set that stands for the stream of each, `in_graph` says whether a graph
+        launched it.
+        """
+        if len(rows) == 0:
+            return
+        integers = np.empty((5, len(rows)), dtype=np.int64)
+        integers[:] = rows, start_ns, duration_ns, streams.view(np.int64), in_graph
+        self._on_gpu.append((integers, bytes))
+        self._fold_when_many()
+
+    def add_gaps(self, rows: NDArray[np.integer], gap_ns: Floats) -> None:
+        """Takes the idle time before launches that were added, NaN where it is not known, shape (n,)."""
+        self._add_later("gap", rows, gap_ns)
+
+    def add_inside(self, rows: NDArray[np.integer], kernels_ns: Floats) -> None:
+        """Takes the time of kernels inside launches that were added, NaN where not known, shape (n,)."""
+        self._add_later("inside", rows, kernels_ns)
+
+    def _add_later(self, name: str, rows: NDArray[np.integer], values: Floats) -> None:
+        known = ~np.isnan(values)
+        if not known.any():
+            return
+        rows, values = rows[known], values[known]
+        self._grow(int(rows.max()) + 1)
+        size = len(self._rows)
+        self._rows[f"{name}_sum"] += np.bincount(rows, values, size)
+        self._rows[f"{name}_known"] += np.bincount(rows, minlength=size)
+        self._changed[rows] = True
 
     def take_changes(self) -> Changes:
         """Statistics of the rows, and counts of the bins, that changed since the last call."""
         self._fold()
-        ids = np.flatnonzero(self._changed)
+        # A gap may be known before its launch is: rows that never ran are not told.
+        ids = np.flatnonzero(self._changed & (self._rows["launches"] > 0))
         self._changed[:] = False
-        keys = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *self._changed_keys]))
+        keys = np.concatenate([np.empty(0, dtype=np.int64), *self._changed_keys])
+        keys.sort(kind="stable")  # merges what is sorted already, a fifth of the time of np.unique
+        keys = keys[_runs(keys)[0]]
         self._changed_keys.clear()
         return self._describe(ids, np.searchsorted(self._keys, keys))
 
@@ -114,18 +166,44 @@ class KernelStatistics:
         self._fold()
         return self._describe(np.flatnonzero(self._rows["launches"]), np.arange(len(self._keys)))
 
+    def _fold_when_many(self) -> None:
+        waiting = (integers for integers, _ in (*self._regions, *self._on_gpu))
+        if sum(integers.shape[1] for integers in waiting) >= _FOLD_AT:
+            self._fold()
+
     def _fold(self) -> None:
         """Adds the waiting launches to the statistics and the histogram."""
-        if self._waiting:
-            integers = np.concatenate([integers for integers, _ in self._waiting], axis=1)
-            flops, bytes = np.concatenate([work for _, work in self._waiting], axis=1)
-            self._waiting.clear()
-            gap = self._gaps(*integers[1:])
-            keys = integers[0] << _BIN_BITS | bin_index(integers[2])
-            order = np.argsort(keys)
-            self._add_to_histogram(keys[order])
+        if self._regions:
+            integers = np.concatenate([integers for integers, _ in self._regions], axis=1)
+            flops, bytes = np.concatenate([work for _, work in self._regions], axis=1)
+            self._regions.clear()
+            row, start, duration, outermost, source = integers
+            gap = self._gaps(start, duration, outermost, source)
+            order = self._ordered(row, duration)
             work = {"flops": flops[order], "bytes": bytes[order], "gap": gap[order]}
-            self._add_to_rows(work, *integers[:4, order])
+            self._add_to_rows(work, row[order], start[order], duration[order], outermost[order])
+        for with_bytes in (False, True):
+            batches = [b for b in self._on_gpu if (b[1] is not None) == with_bytes]
+            if batches:
+                integers = np.concatenate([integers for integers, _ in batches], axis=1)
+                order = self._ordered(integers[0], integers[2])
+                moved = [bytes for _, bytes in batches if bytes is not None]
+                work = {"bytes": np.concatenate(moved)[order]} if moved else {}
+                row, start, duration, streams, in_graph = integers[:, order]
+                self._add_to_rows(work, row, start, duration)
+                first, _ = _runs(row)
+                ids = row[first]
+                found = np.bitwise_or.reduceat(streams.view(np.uint64), first)
+                self._rows["streams"][ids] |= found
+                self._rows["graph_launches"][ids] += np.add.reduceat(in_graph, first)
+        self._on_gpu.clear()
+
+    def _ordered(self, row: Integers, duration: Integers) -> Integers:
+        """The order of launches by row and bin, with which the histogram takes them in."""
+        keys = row << _BIN_BITS | bin_index(duration)
+        order = np.argsort(keys)
+        self._add_to_histogram(keys[order])
+        return order
 
     def _gaps(
         self, start: Integers, duration: Integers, outermost: Integers, source: Integers
@@ -151,15 +229,16 @@ class KernelStatistics:
         row: Integers,
         start: Integers,
         duration: Integers,
-        outermost: Integers,
+        outermost: Integers | None = None,
     ) -> None:
-        """Arrays of launches in the order of their rows, shape (n,)."""
+        """Arrays of launches in the order of their rows, shape (n,); all are outermost where not told."""
         first, count = _runs(row)
         ids = row[first]
         self._grow(int(ids[-1]) + 1)
         rows = self._rows[ids]
         old = rows["launches"]
         total = np.add.reduceat(duration, first)
+        outer = total if outermost is None else np.add.reduceat(duration * outermost, first)
         # Squares about the mean of these launches, then merged (Chan, Golub, LeVeque 1983): a sum of
         # squares about zero loses the 0.1 % by which a million launches of a millisecond differ.
         mean = total / count
@@ -174,7 +253,7 @@ class KernelStatistics:
         rows["last_end_ns"] = np.maximum(rows["last_end_ns"], last_end)
         rows["launches"] = old + count
         rows["total_ns"] += total
-        rows["outer_ns"] += np.add.reduceat(duration * outermost, first)
+        rows["outer_ns"] += outer
         for name, values in work.items():
             known = ~np.isnan(values)
             rows[f"{name}_sum"] += np.add.reduceat(np.where(known, values, 0.0), first)
@@ -218,7 +297,10 @@ class KernelStatistics:
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             cv = np.where(last > 0, np.sqrt(rows["squares"] / last) / rows["mean_ns"], np.nan)
-            gap = rows["gap_sum"] / rows["gap_known"]
+            gap, inside = (
+                rows[f"{name}_sum"] / rows[f"{name}_known"] for name in ("gap", "inside")
+            )
+            graphs = np.where(rows["streams"] > 0, rows["graph_launches"] / launches, np.nan)
         flops, bytes = (
             np.where(rows[f"{name}_known"] == launches, rows[f"{name}_sum"] / launches, np.nan)
             for name in ("flops", "bytes")
@@ -240,6 +322,10 @@ class KernelStatistics:
             min_ns=rows["min_ns"],
             max_ns=rows["max_ns"],
             gap_ns=gap,
+            inside_ns=inside,
+            inside_total_ns=np.where(rows["inside_known"] > 0, rows["inside_sum"], np.nan),
+            graph_share=graphs,
+            streams=rows["streams"],
             last_end_ns=rows["last_end_ns"],
             flops_mean=flops,
             bytes_mean=bytes,

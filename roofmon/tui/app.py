@@ -8,44 +8,32 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import App
-from textual.events import Key
-from textual.message import Message
+from textual.events import Key, Resize
 from textual.reactive import reactive
 from textual.timer import Timer
 
 from roofmon.config import Config
 from roofmon.themes import Theme
-from roofmon.tui.feed import ConsumerFactory, Feed
+from roofmon.tui.feed import ConsumerFactory, Feed, SnapshotReady, Warm, import_heavy
 from roofmon.tui.frame import Choices, Frame, build_frame
 from roofmon.tui.keys import press
 from roofmon.tui.notices import Notices
 from roofmon.tui.output import waits
 from roofmon.tui.palette import Palette
+from roofmon.tui.program import ProgramWatch
 from roofmon.tui.screens.base import RoofScreen
 from roofmon.tui.screens.main import MainScreen
 
 if TYPE_CHECKING:
     from roofmon.model.snapshot import Snapshot
+    from roofmon.program.pty_program import PtyProgram
     from roofmon.view import ViewState
 
-_HEAVY = ("roofmon.view", "roofmon.diagnosis", "roofmon.tui.moves", "plotext")
 _SAID_S = 6.0
-
-
-class SnapshotReady(Message, bubble=False):
-    """The consumer has something new; sent from its thread, at most one at a time."""
-
-
-class Warm(Message, bubble=False):
-    """What is slow to import has been imported, or could not be."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        super().__init__()
-        self.error = error
+_OUTPUT_S = 0.25
 
 
 class RoofmonApp(App[None], inherit_bindings=False):
@@ -61,6 +49,7 @@ class RoofmonApp(App[None], inherit_bindings=False):
         colour: False under NO_COLOR.
         title: what is shown; "" for the plain live screen.
         notice: a line for the user at the start.
+        program: what `roofmon run` started.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -82,6 +71,7 @@ class RoofmonApp(App[None], inherit_bindings=False):
         colour: bool = True,
         title: str = "",
         notice: str = "",
+        program: "PtyProgram | None" = None,
     ) -> None:
         super().__init__(ansi_color=True)
         self.animation_level: Literal["none", "basic", "full"] = "none"
@@ -95,6 +85,7 @@ class RoofmonApp(App[None], inherit_bindings=False):
         self.notices = Notices(notice)
         self._empty = Frame(title=title)
         self.frame = replace(self._empty, notice=self.notices.newest)
+        self.program = None if program is None else ProgramWatch(program)
         self.feed = Feed(consumer, self._announce)
         self.ready = self._leaving = False
         self._next_take = 0.0
@@ -112,22 +103,30 @@ class RoofmonApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Paint first, then begin."""
         self.call_after_refresh(self._begin)
+        if self.program is not None:
+            self.set_interval(_OUTPUT_S, self._look_at_program)
+
+    def on_resize(self, event: Resize) -> None:
+        """The program's terminal is as large as ours."""
+        if self.program is not None:
+            self.program.resize(*event.size)
+
+    def _look_at_program(self) -> None:
+        shown = self.program.view() if self.program else None
+        if shown is not None and not waits(self._driver):
+            self._empty = replace(self._empty, program=shown)
+            self.frame = replace(self.frame, program=shown)
+            if isinstance(self.screen, RoofScreen):
+                self.screen.show(self.frame)
 
     def _announce(self) -> None:
         self.post_message(SnapshotReady())
 
     def _begin(self) -> None:
         self.feed.start()
-        threading.Thread(target=self._import_heavy, name="imports", daemon=True).start()
-
-    def _import_heavy(self) -> None:
-        try:
-            for module in _HEAVY:
-                import_module(module)
-        except Exception as error:
-            self.post_message(Warm(error))
-        else:
-            self.post_message(Warm())
+        threading.Thread(
+            target=import_heavy, args=(self.post_message,), name="imports", daemon=True
+        ).start()
 
     def on_warm(self, message: Warm) -> None:
         """Show what has come meanwhile."""
@@ -138,6 +137,8 @@ class RoofmonApp(App[None], inherit_bindings=False):
 
     def on_snapshot_ready(self) -> None:
         """Take the newest snapshot, unless a later look is already due."""
+        if self.program is not None:
+            self.program.start()  # the collector is there
         self.feed.taken()
         if self._later is None:
             self.take()
@@ -204,11 +205,12 @@ class RoofmonApp(App[None], inherit_bindings=False):
     def _fall_silent(self) -> None:
         self.choose(replace(self.choices, said=""))
 
-    def send(self, command: str) -> bool:
-        """Ask something of the collector, about the device shown; False when it cannot be reached."""
+    def send(self, command: str, pid: int = 0) -> bool:
+        """Ask something of the collector, about the device shown or a program; False when it cannot be
+        reached."""
         view = self.frame.view
         device = view.device.description.uuid if view and view.device else ""
-        return self.feed.send(command, device)
+        return self.feed.send(command, device, pid)
 
     def recolour(self, theme: Theme) -> None:
         """Go on with another theme."""

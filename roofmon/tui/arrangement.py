@@ -7,13 +7,15 @@ that has no place of its own takes turns with the chart in the upper slot (`Tab`
 
 from typing import Literal, NamedTuple
 
-PanelName = Literal["chart", "device", "checklist", "kernels", "devices"]
-PANELS: tuple[PanelName, ...] = ("chart", "kernels", "checklist", "device", "devices")
+PanelName = Literal["chart", "device", "checklist", "kernels", "devices", "output"]
+PANELS: tuple[PanelName, ...] = ("chart", "kernels", "checklist", "device", "devices", "output")
 """In the order of their number keys and of `Tab`."""
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 _FRAMED_FROM = 30  # lines
 _SIDE_FROM = 100  # columns
+_OUTPUT_FROM, _OUTPUT_LINES = 36, 7
+"""From this height on a program's output has a place of its own, of so many lines."""
 
 
 class Place(NamedTuple):
@@ -33,11 +35,18 @@ class Arrangement(NamedTuple):
 
 
 def arrange(
-    width: int, height: int, focus: PanelName, *, full: bool = False, notice: bool = False
+    width: int,
+    height: int,
+    focus: PanelName,
+    *,
+    full: bool = False,
+    notice: bool = False,
+    output: bool = False,
 ) -> Arrangement:
     """Places of `status`, the panels, `check`, `notice` and `keys` in a window.
 
-    `notice` asks for a line of its own, given only where frames fit too. A window that is too small
+    `notice` asks for a line of its own, given only where frames fit too, and `output` for a place for the
+    program's output, given only where the window is high. A window that is too small
     gets the one place `message`.
     """
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
@@ -52,6 +61,9 @@ def arrange(
     if full:
         places[focus] = Place(0, 1, width, bottom - 1)
         return Arrangement(places, framed)
+    if output and height >= _OUTPUT_FROM:
+        bottom -= _OUTPUT_LINES
+        places["output"] = Place(0, bottom, width, _OUTPUT_LINES)
     if not side:
         check_height = 7 if framed else 1
         bottom -= check_height
@@ -62,7 +74,8 @@ def arrange(
         right = min(58, max(36, width * 29 // 100))
         left = width - right
         device = max(min(8 if framed else 6, upper // 2), upper // 3)
-        places["devices" if focus == "devices" else "chart"] = Place(0, 1, left, upper)
+        in_turn = focus in ("devices", "output") and focus not in places
+        places[focus if in_turn else "chart"] = Place(0, 1, left, upper)
         places["device"] = Place(left, 1, right, device)
         places["checklist"] = Place(left, 1 + device, right, upper - device)
     else:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from roofmon.diagnosis import Finding
     from roofmon.model.session import Notice
     from roofmon.model.snapshot import Snapshot
+    from roofmon.tui.program import ProgramView
     from roofmon.view import View, ViewState
 
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Choices:
     """What the user has set that is no part of the view.
 
-    `typing` is the filter while it is being typed, `question` what waits for y or n, `said` the answer
-    to the last key.
+    `typing` is the filter while it is being typed, `question` what waits for y or n and `on_yes` the
+    command that y sends, `said` the answer to the last key.
     """
 
     focus: PanelName = "kernels"
@@ -28,6 +29,7 @@ class Choices:
     paused: bool = False
     typing: str | None = None
     question: str = ""
+    on_yes: str = ""
     said: str = ""
 
 
@@ -35,8 +37,9 @@ class Choices:
 class Frame:
     """All that widgets draw from; immutable. `view` is None until the first snapshot came.
 
-    `state` is the consumer's line ("" while live); `findings` are the selected kernel's, `session` those
-    on the session that did not pass; `notice` is the newest one not yet dismissed, of `notices` in all.
+    `program` is what `roofmon run` started; `state` is the consumer's line ("" while live); `findings` are
+    the selected kernel's, `session` those on the session that did not pass; `notice` is the newest one not
+    yet dismissed, of `notices` in all.
     """
 
     title: str = ""
@@ -44,6 +47,7 @@ class Frame:
     view: "View | None" = None
     findings: "tuple[Finding, ...]" = ()
     session: "tuple[Finding, ...]" = ()
+    program: "ProgramView | None" = None
     notice: "Notice | None" = None
     notices: int = 0
     choices: Choices = Choices()

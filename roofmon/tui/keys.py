@@ -13,6 +13,7 @@ from roofmon.tui.screens.drilldown import DrillDown
 from roofmon.tui.screens.finder import FinderScreen
 from roofmon.tui.screens.help import HelpScreen
 from roofmon.tui.screens.main import MainScreen
+from roofmon.tui.screens.programs import ProgramsScreen
 
 if TYPE_CHECKING:
     from roofmon.tui.app import RoofmonApp
@@ -25,7 +26,10 @@ _DEAF = "the collector cannot be reached now"
 def press(app: "RoofmonApp", event: Key) -> None:
     """Do what a key means on the present screen."""
     if event.key == RESERVED:
-        app.leave()
+        if app.program is not None and app.program.interrupt():
+            app.say("Ctrl-C went to the program; again soon, or q, closes the screen")
+        else:
+            app.leave()
         return
     # A character is known by what it types, whatever the layout; textual's name is `full_stop` for `.`.
     typed = event.is_printable and event.character != " "
@@ -72,10 +76,18 @@ def _act_on_main(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
             app.choose(replace(choices, full=not choices.full))
         case "next-panel" | "previous-panel":
             step = 1 if action == "next-panel" else -1
-            at = (PANELS.index(choices.focus) + step) % len(PANELS)
-            app.choose(replace(choices, focus=PANELS[at]))
+            panels = PANELS if app.frame.program else PANELS[:-1]
+            at = (
+                (panels.index(choices.focus) + step) % len(panels) if choices.focus in panels else 0
+            )
+            app.choose(replace(choices, focus=panels[at]))
         case _ if action in _PANEL_ACTIONS:
             app.choose(replace(choices, focus=_PANEL_ACTIONS[action]))
+        case "programs":
+            screen_of = ProgramsScreen(app.palette, app.frame, app.send)
+            app.push_screen(screen_of, app.rebuild)
+        case "detach":
+            app.say("detached: about 0.6 µs a launch stay" if app.send("detach") else _DEAF)
         case _ if app.frame.view is None:
             app.say("nothing to show yet: the collector is starting")
         case _:
@@ -109,8 +121,10 @@ def _act_on_view(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
             app.say("statistics begin anew" if app.send("reset") else _DEAF)
         case "calibrate" if view.device is not None:
             name = device_label(view.device.description)
-            question = f"measure the roofs of {name} again? It will be busy"
-            app.choose(replace(app.choices, question=question))
+            question, command = f"measure the roofs of {name} again? It will be busy", "calibrate"
+            if view.device.progress is not None:
+                question, command = f"stop measuring the roofs of {name}?", "stop-calibration"
+            app.choose(replace(app.choices, question=question, on_yes=command))
         case "current-clock":
             shown = not state.show_current_clock
             app.look(replace(state, show_current_clock=shown))
@@ -153,7 +167,9 @@ def _back(app: "RoofmonApp") -> None:
 def _answer(app: "RoofmonApp", key: str) -> None:
     app.choose(replace(app.choices, question=""))
     if key in ("y", "Y"):
-        app.say("measuring again" if app.send("calibrate") else _DEAF)
+        command = app.choices.on_yes
+        done = "measuring again" if command == "calibrate" else "stopped"
+        app.say(done if app.send(command) else _DEAF)
     elif key in ("n", "N", "escape"):
         app.say("left as it is")
     elif app.action_of(key) == "quit":

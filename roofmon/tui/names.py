@@ -27,7 +27,8 @@ def level_shown(view: "View") -> str:
     """The memory level that the chart is drawn against."""
     if view.state.level:
         return level_label(view.state.level)
-    levels = list(view.positions.levels) or ["dram"]  # the device's own point is of DRAM
+    # Copies over PCIe have no place on the chart; the device's own point is of DRAM.
+    levels = [name for name in view.positions.levels if not name.startswith("pcie")] or ["dram"]
     return level_label(levels[0]) if len(levels) == 1 else "each kernel's own level"
 
 

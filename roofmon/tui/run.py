@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from roofmon.actions import keymap
 from roofmon.config import DEFAULT_THEME, Config
@@ -18,6 +19,9 @@ from roofmon.themes import load_themes, theme_named
 from roofmon.tui.app import RoofmonApp
 from roofmon.tui.feed import ConsumerFactory
 from roofmon.tui.lifeline import Lifeline
+
+if TYPE_CHECKING:
+    from roofmon.program.pty_program import PtyProgram
 
 _log = logging.getLogger("roofmon.tui")
 _log.addHandler(logging.NullHandler())  # without one, Python would print to the terminal itself
@@ -31,6 +35,7 @@ def make_app(
     *,
     notice: str = "",
     title: str = "",
+    program: "PtyProgram | None" = None,
 ) -> RoofmonApp:
     """The application as settings and environment ask; what is wrong with them is told on the screen.
 
@@ -39,6 +44,7 @@ def make_app(
         config: settings.
         notice: a line to show at the start.
         title: what is shown (`demo`, a recording's name); "" for the plain live screen.
+        program: what `roofmon run` started; its output is shown in a panel of its own.
     """
     keys, problems = keymap(config)
     themes, theme_problems = load_themes(themes_dir(), config_dir() / "themes")
@@ -60,6 +66,7 @@ def make_app(
         colour=not os.environ.get("NO_COLOR"),
         title=title,
         notice=" · ".join(told),
+        program=program,
     )
 
 
@@ -69,6 +76,7 @@ def run(
     *,
     notice: str = "",
     title: str = "",
+    program: "PtyProgram | None" = None,
 ) -> int:
     """Show the screen until the user or a signal ends it; returns the exit code.
 
@@ -79,7 +87,7 @@ def run(
         # Exported by some shells, they would win over the terminal's own size at every resize.
         os.environ.pop(size, None)
     with Lifeline() as lifeline:
-        app = make_app(consumer, config, notice=notice, title=title)
+        app = make_app(consumer, config, notice=notice, title=title, program=program)
         app.on_leaving = lifeline.pull
         try:
             asyncio.run(_main(app))

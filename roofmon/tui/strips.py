@@ -30,6 +30,7 @@ _TO_ASCII = str.maketrans(
         **dict.fromkeys("←◂⏎", "<"),
         **dict.fromkeys("▉▊▋", "#"),
         **dict.fromkeys("▌▍▎▏", "-"),
+        "≈": "~",
         **dict(zip("│…·×µ°≤≥±✓✗▲▼≠↳①╱", "|.-xu <>~+x^v!`1/", strict=True)),
         **dict(zip(_SPARKS, ".:-=+*##", strict=True)),
     }

@@ -6,6 +6,7 @@ from roofmon.view.device_now import OVERVIEW, device_now, overview_cells
 from roofmon.view.device_point import DevicePoint, History, device_point, point_text
 from roofmon.view.scene import scene
 from roofmon.view.state import View, ViewState, first_state
+from roofmon.view.tracing import activity_facts, program_facts, strip, tracing_cost
 
 __all__ = [
     "COLUMN_GAP",
@@ -15,6 +16,7 @@ __all__ = [
     "TableColumn",
     "View",
     "ViewState",
+    "activity_facts",
     "build_view",
     "columns_for",
     "device_now",
@@ -22,7 +24,10 @@ __all__ = [
     "first_state",
     "overview_cells",
     "point_text",
+    "program_facts",
     "row_cells",
     "scene",
     "sortable_columns",
+    "strip",
+    "tracing_cost",
 ]

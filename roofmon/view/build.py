@@ -1,7 +1,7 @@
 """Builds the view: the device, its rows filtered and sorted, the selection, the numbers of the points."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from roofmon.compare import compare
 from roofmon.device_choice import choose, default_device
 from roofmon.errors import RoofmonError
+from roofmon.model.activity import TracedProgram
 from roofmon.model.position import locate
 from roofmon.model.roofline import NO_ROOFS
 from roofmon.model.snapshot import Device, Snapshot
@@ -130,6 +131,15 @@ def _message(view: View, any_shown: bool) -> str:
         return f"no kernel matches {view.state.filter!r}: / changes the filter, Esc clears it"
     if len(view.snapshot.kernels):
         return f"no kernels on {view.device.description.name}: [ and ] go to other devices"
-    return (
-        "no kernels yet: wrap code in `with region(name, flops=…, bytes=…):`, or try roofmon demo"
-    )
+    return _nothing_yet(view.snapshot.traced, on_gpu=view.device.description.kind == "cuda")
+
+
+def _nothing_yet(programs: Sequence[TracedProgram], *, on_gpu: bool) -> str:
+    """What to do about a device on which no kernel is known."""
+    if any(program.state == "attached" for program in programs):
+        return "no kernel has run yet in the programs that are traced"
+    if dormant := next((p for p in programs if p.state == "dormant"), None):
+        return f"no kernels yet: {dormant.name} {dormant.pid} can be traced: a attaches"
+    trace = "trace a program with roofmon run -- COMMAND, " if on_gpu else ""
+    region = "wrap code in `with region(name, flops=…, bytes=…):`, or try roofmon demo"
+    return f"no kernels yet: {trace}{region}"

@@ -4,24 +4,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from roofmon.model.activity import Activity
 from roofmon.model.device import DeviceSample
 from roofmon.model.roofline import pipe_label
 from roofmon.model.snapshot import Device
 from roofmon.units import NOT_AVAILABLE, mebibytes, percent, si, significant
 from roofmon.view.device_point import device_point
+from roofmon.view.tracing import activity_facts
 
 IDLE = "idle"
 """The one reason for a low clock that holds nothing back."""
 
 
-def device_now(device: Device) -> list[str]:
-    """Facts about a device, the most telling first; what is not known is left out."""
+def device_now(device: Device, activity: Activity | None = None) -> list[str]:
+    """Facts about a device and its traced kernels, the most telling first, as far as they are known."""
     sample = device.sample
+    traced = activity_facts(activity)[:1] if activity is not None else []
+    kernels = [f"kernels {fact}" for fact in traced]
     if sample is None:
-        return []
+        return kernels
     if sample.lost:
         return [f"LOST: {sample.lost}"]
     facts = [f"{sample.clock_hz / 1e6:.0f} MHz"] if sample.clock_hz else []
+    facts += kernels
     rates = _rates(device)
     if sample.load is not None and not rates:
         facts.append(f"load {percent(sample.load)}")

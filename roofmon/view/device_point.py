@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roofmon.chart.scene import Place
+from roofmon.model.activity import Activity
 from roofmon.model.device import DeviceSample
 from roofmon.model.roofline import PRECISIONS, UNITS, Pipe, pipe_label
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.units import si, significant
+from roofmon.view.tracing import extended_activity
 
 MARK = "◉"
 
@@ -116,9 +118,10 @@ class _Moment:
 
 @dataclass(frozen=True)
 class History:
-    """Where the points of all devices were in the last minute; immutable."""
+    """Where the points of all devices were in the last minute, and what kernels did; immutable."""
 
     moments: Mapping[str, tuple[_Moment, ...]] = field(default_factory=dict)
+    activity: Mapping[str, tuple[Activity, ...]] = field(default_factory=dict)
 
     def trail(self, device: str) -> tuple[Place, ...]:
         """The places of a device, oldest first."""
@@ -146,4 +149,4 @@ def extended(history: History, snapshot: Snapshot) -> History:
             kept = (*kept, _Moment(now, point.place))[-(TRAIL_NS // _STEP_NS) :]
         if kept:
             moments[uuid] = kept
-    return History(moments)
+    return History(moments, extended_activity(history.activity, snapshot))

@@ -12,10 +12,13 @@ _PREFIXES = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
 def missing_work(table: KernelTable, row: int) -> list[str]:
-    """What of a kernel's work no source knows: of "FLOPs", "bytes"."""
+    """What of a kernel's work no source knows: of "FLOPs", "bytes". A copy has only bytes to tell."""
+    kinds = [("bytes", table.bytes)]
+    if table.descriptions[row].kind not in ("memcpy", "memset"):
+        kinds.insert(0, ("FLOPs", table.flops))
     return [
         name
-        for name, chosen in (("FLOPs", table.flops), ("bytes", table.bytes))
+        for name, chosen in kinds
         if not any(np.isfinite(c.values[row]) for c in chosen.values())
     ]
 
@@ -23,6 +26,12 @@ def missing_work(table: KernelTable, row: int) -> list[str]:
 def how_to_measure(device: Device) -> str:
     """What gives a device without roofs some."""
     return f"roofmon calibrate --device {device_number(device)} measures them"
+
+
+def device_called(device: Device) -> str:
+    """A device in a sentence: `GPU0`, `the CPU`."""
+    description = device.description
+    return "the CPU" if description.kind == "cpu" else f"GPU{description.index}"
 
 
 def device_number(device: Device) -> str:

@@ -93,7 +93,10 @@ def _is_drawn(view: View, ceiling: Ceiling, level: str | None) -> bool:
     stretch the chart."""
     name = ceiling.level
     on_request = name in _ON_REQUEST or (ceiling.regime == "bound" and name != "dram")
-    return not on_request or name == level or name in view.positions.levels
+    at_level = view.positions.levels.get(name) if name else None
+    # Copies have bytes there but no place on the chart.
+    placed = at_level is not None and bool(np.isfinite(at_level.intensity).any())
+    return not on_request or name == level or placed
 
 
 def _active(view: View) -> set[Pipe]:

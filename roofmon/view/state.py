@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from roofmon.chart.scene import Place
 from roofmon.compare import Comparison
 from roofmon.config import Config
+from roofmon.model.activity import Activity
 from roofmon.model.position import LevelPosition, Positions
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import KernelTable
@@ -75,6 +76,11 @@ class View:
     headline: str = ""
     history: History = field(default_factory=History)
     comparison: Comparison | None = None
+
+    @property
+    def activity(self) -> Activity | None:
+        """What traced kernels did on the device lately; None where none is traced."""
+        return self.snapshot.activity.get(self.device.description.uuid) if self.device else None
 
     @property
     def selected_row(self) -> int | None:

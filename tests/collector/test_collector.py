@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from watched_gpus import Watched
 
 from roofmon.model.snapshot import Snapshot
 from roofmon.model.table import Column
+from roofmon.resources import probes_dir
 from roofmon.stream.messages import Command
 
 PROGRAM = str(Path(__file__).with_name("program.py"))
@@ -109,7 +111,7 @@ def test_a_program_appears_with_its_work_and_goes_without_losing_its_rows(
 def test_the_next_run_of_a_program_replaces_the_rows_of_the_ended_one(
     watched: Watched, program: Start
 ) -> None:
-    first = program(0.5)
+    first = program(1.5)
     watched.until(lambda s: len(first.rows(s)) == 2)
     first.wait()
     watched.until(lambda s: first.pid not in s.programs)
@@ -172,7 +174,9 @@ def find(parent: psutil.Process, module: str, pid: int) -> bool:
     return any(c.pid == pid and module in c.cmdline() for c in parent.children())
 
 
-@pytest.mark.parametrize("how", ["close", "kill", "term"])
+@pytest.mark.parametrize(
+    "how", ["kill", *(pytest.param(how, marks=pytest.mark.slow) for how in ("close", "term"))]
+)
 def test_nothing_is_left_behind(private: Path, how: str) -> None:
     watched = Watched("--device", "cpu", "--demo")
     # Telemetry and the demo's workload both run: the two kinds of children there are.
@@ -191,3 +195,42 @@ def test_nothing_is_left_behind(private: Path, how: str) -> None:
     _, alive = psutil.wait_procs(children, timeout=5)
     assert not alive
     assert not list((private / "run").rglob("*.sock"))
+
+
+@pytest.fixture
+def calibrating(private: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """A collector that measures roofs by two probes."""
+    probes = private / "probes"
+    probes.mkdir()
+    for name in ("copy", "gemm-fp32"):
+        shutil.copy(probes_dir() / f"{name}.toml", probes)
+    monkeypatch.setenv("ROOFMON_PROBES", str(probes))
+    made = Watched("--device", "cpu", calibrate=True)
+    yield made
+    made.consumer.close()
+
+
+def measured(snapshot: Snapshot) -> dict[str, float]:
+    """When each probe's ceiling was measured."""
+    return {c.probe: c.time_unix_s for d in snapshot.devices for c in d.roofline.ceilings}
+
+
+@pytest.mark.slow
+def test_roofs_are_measured_again_or_not_as_one_asks(calibrating: Watched) -> None:
+    def ended(snapshot: Snapshot) -> bool:
+        return bool(snapshot.devices) and snapshot.devices[0].progress is None
+
+    first = measured(calibrating.until(lambda s: ended(s) and len(measured(s)) == 2, 60))
+    assert calibrating.consumer.send(Command(command="calibrate"))
+    # The roofs of before stand while they are measured again.
+    calibrating.until(lambda s: not ended(s) and measured(s) == first)
+    again = measured(
+        calibrating.until(
+            lambda s: ended(s) and not set(measured(s).values()) & set(first.values()), 60
+        )
+    )
+    assert set(again) == set(first)
+    assert calibrating.consumer.send(Command(command="calibrate"))
+    calibrating.until(lambda s: not ended(s))
+    assert calibrating.consumer.send(Command(command="stop-calibration"))
+    assert set(measured(calibrating.until(ended))) == set(first)

@@ -5,8 +5,9 @@
 While a monitor is connected it plays what a GPU would have done since it connected: `kernels`, one after
 the other, as [name, µs, µs idle before it, stream (7), graph (0), grid (64,1,1), block (128,1,1), registers
 (32), shared (0)], and `copies` beside them, as [kind, µs, µs before it, bytes]. `state` is what it says it
-is once it has started. With `regions` it also has a region around each round, which it declares to wait
-for the GPU. It prints what it notices: `listening`, `attached`, `detached`.
+is once it has started, with a `reason`, `namespace` the PID namespace that it says it is in. With `regions`
+it also has a region around 20 ms at a time, which it declares to wait for the GPU. It prints what it
+notices: `listening`, `attached`, `detached`.
 """
 
 import json
@@ -40,14 +41,14 @@ def start_time() -> int:
     return int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
-def greeting(name: str, state: str, reason: str) -> bytes:
+def greeting(name: str, state: str, reason: str, namespace: int = 0) -> bytes:
     hello = told(
         wire.HELLO,
         kind="trace",
         pid=os.getpid(),
         start_time=start_time(),
         process=name,
-        pid_namespace=Path("/proc/self/ns/pid").stat().st_ino,
+        pid_namespace=namespace or Path("/proc/self/ns/pid").stat().st_ino,
         clock="unix_ns",
         record_type=wire.KERNELS,
         record_size=wire.KERNEL_DTYPE.itemsize,
@@ -153,7 +154,8 @@ def main() -> None:
         if listener in readable:
             monitor, _ = listener.accept()
             monitor.setblocking(False)
-            waiting = greeting(options["name"], state, reason) + work.named()
+            namespace = options.get("namespace", 0)
+            waiting = greeting(options["name"], state, reason, namespace) + work.named()
             work.done_ns = time.time_ns()
             print("attached", flush=True)
         if region is not None:

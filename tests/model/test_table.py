@@ -59,6 +59,23 @@ def test_values_by_what_their_source_counts() -> None:
     assert found.bytes["l2"].counting("lts__t_bytes")[0] == 1.0
 
 
+def test_shares_of_traced_kernels_leave_out_copies_and_regions() -> None:
+    found = table(
+        Kernel(total=600.0),
+        Kernel(total=200.0),
+        Kernel(total=400.0, extra={"kind": "memcpy"}),
+        Kernel(total=5000.0, extra={"kind": "region"}),
+        Kernel(total=7000.0, extra={"kind": "region"}),
+    )
+    found.stats[Column.INSIDE_TOTAL_NS, 3] = 400.0
+    # Kernels are the whole; the copy ran beside them, half of their time was inside the first region.
+    assert found.time_share[:4].tolist() == [0.75, 0.25, 0.5, 0.5]
+    assert np.isnan(found.time_share[4])
+    # Without kernels regions are the whole, as always.
+    regions = found.take(np.array([3, 4]))
+    assert regions.time_share.tolist() == pytest.approx([5 / 12, 7 / 12])
+
+
 def quantity(value: float | None, provenance: Provenance, upper: bool = False) -> Quantity:
     return Quantity(value=value, provenance=provenance, upper_bound=upper)
 

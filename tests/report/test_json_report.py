@@ -7,12 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import CPU, NOW_NS, Kernel, Work, bandwidth, compute, device, gpu, roofline, snapshot
+from builders import (
+    CPU,
+    GPU,
+    NOW_NS,
+    Kernel,
+    Work,
+    bandwidth,
+    compute,
+    device,
+    gpu,
+    roofline,
+    snapshot,
+)
 
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceProcess
 from roofmon.model.roofline import NO_ROOFS, Conditions
 from roofmon.model.session import Notice, Rung
 from roofmon.model.snapshot import Snapshot
+from roofmon.model.table import Column
 from roofmon.model.work import Provenance
 from roofmon.report.json import DIAGNOSED, snapshot_document, write_json
 
@@ -26,6 +40,29 @@ def written(found: Snapshot) -> dict[str, Any]:
     stream.seek(0)
     document: dict[str, Any] = json.load(stream)
     return document
+
+
+def test_traced_programs_activity_and_what_is_known_of_launches() -> None:
+    activity = Activity(
+        device=GPU, start_unix_ns=NOW_NS - 10**9, end_unix_ns=NOW_NS, busy_ns=25 * 10**7, launches=5
+    )
+    traced = TracedProgram(pid=7, name="t", state="attached", records=5, cost=0.006)
+    kernel = Kernel(device=GPU, extra={"occupancy": 0.5, "occupancy_limiter": "registers"})
+    found = snapshot(
+        kernel, devices=[gpu(), gpu(uuid="other")], traced=[traced], activity={GPU: activity}
+    )
+    found.kernels.stats[[Column.STREAMS, Column.STREAM, Column.GRAPH_SHARE], 0] = 2, 7, 0.25
+    found.kernels.stats[Column.INSIDE_NS, 0] = 12.0
+    document = written(found)
+    one, other = document["devices"]
+    assert (one["activity"]["busy_percent"], one["activity"]["gaps_percent"]) == (25, 75)
+    assert (one["activity"]["launches"], other["activity"]) == (5, None)
+    (program,) = document["traced"]
+    assert (program["state"], program["cost_percent"], program["reason"]) == ("attached", 0.6, None)
+    (row,) = document["kernels"]
+    assert (row["occupancy"], row["occupancy_limiter"]) == (0.5, "registers")
+    assert (row["streams"], row["stream"], row["graph_percent"]) == (2, 7, 25)
+    assert row["kernels_inside_ns"] == 12
 
 
 def test_the_document() -> None:

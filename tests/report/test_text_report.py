@@ -5,11 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from builders import Kernel, Work, device, gpu, snapshot
+from builders import GPU, Kernel, Work, device, gpu, snapshot
 from rich.cells import cell_len
 
 from roofmon.chart import render
 from roofmon.config import Config
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.roofline import NO_ROOFS
 from roofmon.model.session import Notice, Rung
 from roofmon.model.snapshot import Snapshot
@@ -209,3 +210,19 @@ def test_several_gpus_have_a_line_each(count: int, unicode: bool) -> None:
     assert rows[1].rstrip() == "   1 NVIDIA H200    lost: it has fallen off the bus"
     assert [row[1:4].strip() for row in rows] == [str(i) for i in range(count)]
     assert any("GPU1 is lost" in line for line in shown)
+
+
+def test_traced_programs_and_activity_are_told() -> None:
+    activity = Activity(
+        device=GPU, start_unix_ns=0, end_unix_ns=10**9, busy_ns=83 * 10**7, launches=9, tiny=3
+    )
+    programs = [
+        TracedProgram(pid=7, name="train.py", state="attached", records=5, records_per_s=5.0),
+        TracedProgram(pid=8, name="idle", state="dormant"),
+    ]
+    found = snapshot(devices=[gpu(clock_hz=1e9)], traced=programs, activity={GPU: activity})
+    lines = [line.plain for line in render_once(found, ViewState(), 100)]
+    assert "kernels busy 83 %" in lines[0]
+    assert "kernels of the last tick: busy 83 % · gaps 17 % · 33 % under 10 µs" in lines
+    assert "idle 8: can be traced" in lines
+    assert any(line.startswith("train.py 7: attached, 5.00 records/s") for line in lines)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceDescription, DeviceProcess, DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.session import Notice, Progress, Rung
@@ -68,6 +69,30 @@ def state_after(*messages: Message) -> StreamState:
     for message in (HELLO, *messages):
         state.apply(message)
     return state
+
+
+def test_columns_of_an_older_and_of_a_newer_roofmon_are_read_as_far_as_they_go() -> None:
+    whole = columns([0], [4])
+    stats = np.frombuffer(whole.stats)
+    for count in (Column.LAUNCH_RATE + 1, len(Column) + 3):
+        values = np.resize(stats, count)
+        changed = msgspec.structs.replace(whole, stats=values.tobytes(), columns=count)
+        table = state_after(Describe(kernels=[kernel(0)]), tick(1, changed)).snapshot().kernels
+        assert table.column(Column.TOTAL_NS).tolist() == [40]
+        if count < len(Column):
+            assert np.isnan(table.column(Column.STREAMS)).all()
+
+
+def test_activity_and_traced_programs_are_those_of_the_last_tick() -> None:
+    activity = Activity(device="GPU-1", start_unix_ns=1, end_unix_ns=2)
+    program = TracedProgram(pid=7, name="tr\x1bain", state="attached")
+    state = state_after(tick(1, columns([], []), activity=[activity], traced=[program]))
+    snapshot = state.snapshot()
+    assert snapshot.activity == {"GPU-1": activity}
+    assert [(p.pid, p.name) for p in snapshot.traced] == [(7, "tr ain")]
+    state.apply(tick(2, columns([], [])))
+    assert not state.snapshot().activity
+    assert not state.snapshot().traced
 
 
 def test_later_ticks_change_only_the_kernels_they_name() -> None:

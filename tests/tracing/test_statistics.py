@@ -253,3 +253,69 @@ def test_keeps_up_with_many_records_of_many_rows():
         if batch % 10 == 9:
             statistics.take_changes()
     assert time.process_time() - begin < 1  # measured: see tests/benchmarks/bench_region.py
+
+
+BITS = np.array([1, 1, 2, 4], dtype=np.uint64)
+
+
+def test_launches_on_a_gpu_know_their_streams_and_graphs_and_no_work():
+    statistics = KernelStatistics()
+    rows, start, duration = (
+        np.array([0, 1, 0, 0]),
+        np.array([0, 10, 20, 30]),
+        np.array([5, 7, 9, 4]),
+    )
+    statistics.add_on_gpu(rows, start, duration, BITS, np.array([True, False, False, True]))
+    changes = statistics.take_changes()
+    assert changes.launches.tolist() == [3, 1]
+    assert changes.total_ns.tolist() == changes.outer_ns.tolist() == [18, 7]
+    assert changes.last_end_ns.tolist() == [34, 17]
+    assert changes.streams.tolist() == [0b111, 0b001]
+    assert changes.graph_share.tolist() == [pytest.approx(2 / 3), 0]
+    assert np.isnan([*changes.flops_mean, *changes.bytes_mean, *changes.gap_ns]).all()
+    # Without work nothing varies: the median stands for a launch.
+    np.testing.assert_array_equal(changes.typical_ns, changes.median_ns)
+
+
+def test_copies_have_bytes_that_vary():
+    statistics = KernelStatistics()
+    rows, start = np.array([3, 3]), np.array([0, 100])
+    sizes = np.array([1000.0, 3000.0])
+    statistics.add_on_gpu(
+        rows, start, np.array([10, 30]), BITS[:2], np.zeros(2, dtype=bool), bytes=sizes
+    )
+    changes = statistics.take_changes()
+    assert changes.bytes_mean.tolist() == [2000]
+    assert changes.work_varies.tolist() == [True]
+    assert changes.typical_ns.tolist() == [20]  # Σ bytes / Σ time is what it achieves
+
+
+def test_what_is_found_out_later_is_added_and_changes_a_row():
+    statistics = KernelStatistics()
+    add(statistics, [0, 0, 1], [0, 50, 90], [10, 10, 10])
+    statistics.add_on_gpu(
+        np.array([2]), np.array([5]), np.array([5]), BITS[:1], np.zeros(1, dtype=bool)
+    )
+    statistics.take_changes()
+    statistics.add_gaps(np.array([2, 2]), np.array([np.nan, 8.0]))
+    statistics.add_inside(np.array([0, 0]), np.array([4.0, 6.0]))
+    changes = statistics.take_changes()
+    assert changes.ids.tolist() == [0, 2]
+    assert (changes.gap_ns[1], changes.inside_ns[0]) == (8, 5)
+    assert changes.inside_total_ns[0] == 10
+    assert np.isnan([changes.inside_ns[1], changes.inside_total_ns[1]]).all()
+    # A row that never ran (its records were lost) is not told.
+    statistics.add_gaps(np.array([500]), np.array([1.0]))
+    assert len(statistics.take_changes().ids) == 0
+
+
+def test_regions_and_launches_of_one_session_do_not_mix():
+    statistics = KernelStatistics()
+    add(statistics, [0, 0], [0, 100], [10, 10], source=1)
+    statistics.add_on_gpu(
+        np.array([1, 1]), np.array([20, 40]), np.array([1, 1]), BITS[:2], np.ones(2, dtype=bool)
+    )
+    changes = statistics.take_changes()
+    assert changes.gap_ns[0] == 90  # between its regions, whatever the GPU did
+    assert np.isnan(changes.graph_share[0])
+    assert changes.streams.tolist() == [0, 1]

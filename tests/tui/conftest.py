@@ -13,6 +13,7 @@ from made_up import Source, snapshot
 from screen_driver import OpenScreen, Shown
 
 from roofmon.config import Config
+from roofmon.program.pty_program import PtyProgram
 from roofmon.tui.run import make_app
 
 
@@ -30,6 +31,7 @@ def open_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenScreen:
         first: object = "made up",
         config: Config | None = None,
         notice: str = "",
+        program: PtyProgram | None = None,
     ) -> AsyncIterator[Shown]:
         sources: list[Source] = []
 
@@ -37,7 +39,12 @@ def open_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenScreen:
             sources.append(Source(on_change))
             return sources[0]
 
-        app = make_app(consumer, config or Config(unicode="on", refresh_hz=10), notice=notice)  # type: ignore[arg-type]
+        app = make_app(
+            consumer,  # type: ignore[arg-type]
+            config or Config(unicode="on", refresh_hz=10),
+            notice=notice,
+            program=program,
+        )
         async with app.run_test(size=(width, height)) as pilot:
             for _ in range(500):
                 if app.ready:

@@ -8,12 +8,13 @@ from roofmon.tui.arrangement import PANELS, arrange
 SIZES = st.tuples(st.integers(1, 250), st.integers(1, 80))
 
 
-@given(SIZES, st.sampled_from(PANELS), st.booleans(), st.booleans())
+@given(SIZES, st.sampled_from(PANELS), st.booleans(), st.booleans(), st.booleans())
 def test_places_tile_the_window(
-    size: tuple[int, int], focus: str, full: bool, notice: bool
+    size: tuple[int, int], focus: str, full: bool, notice: bool, output: bool
 ) -> None:
     width, height = size
-    places = arrange(width, height, focus, full=full, notice=notice).places  # type: ignore[arg-type]
+    arranged = arrange(width, height, focus, full=full, notice=notice, output=output)  # type: ignore[arg-type]
+    places = arranged.places
     covered: set[tuple[int, int]] = set()
     for place in places.values():
         assert place.width > 0
@@ -44,3 +45,13 @@ def test_too_small() -> None:
     assert arrange(39, 12, "kernels").places.keys() == {"message"}
     assert arrange(40, 11, "kernels").places.keys() == {"message"}
     assert "kernels" in arrange(40, 12, "kernels").places
+
+
+def test_the_output_of_a_program_has_a_place_in_a_high_window_and_else_takes_turns() -> None:
+    assert "output" in arrange(120, 40, "kernels", output=True).places
+    assert "output" not in arrange(120, 30, "kernels", output=True).places
+    for size in ((80, 24), (120, 30)):
+        places = arrange(*size, "output", output=True).places
+        assert "output" in places
+        assert "chart" not in places
+    assert "output" not in arrange(120, 40, "kernels").places

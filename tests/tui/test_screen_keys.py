@@ -1,9 +1,12 @@
 """Every key does what the registry says it does."""
 
-from made_up import KERNELS, snapshot
+from dataclasses import replace
+
+from made_up import KERNELS, device, snapshot
 from screen_driver import OpenScreen, Shown
 
 from roofmon.actions import ACTIONS
+from roofmon.model.session import Progress
 
 
 def names(shown: Shown) -> list[str]:
@@ -188,6 +191,17 @@ async def test_calibration_asks_first(open_screen: OpenScreen) -> None:
         assert shown.source.sent[0].device == "GPU-5b1cafe0"
         await shown.press("R")
         assert shown.source.sent[1].command == "reset"
+
+
+async def test_a_calibration_going_on_can_be_stopped(open_screen: OpenScreen) -> None:
+    progress = Progress(task="calibration", device="GPU-5b1cafe0", done=1, total=6)
+    measuring = replace(snapshot(), devices=(replace(device(1), progress=progress),))
+    async with open_screen(80, 24, first=measuring) as shown:
+        await shown.press("C")
+        assert "stop measuring the roofs of GPU0?" in shown.rows[-1]
+        await shown.press("y")
+        sent = [(c.command, c.device) for c in shown.source.sent]
+        assert sent == [("stop-calibration", "GPU-5b1cafe0")]
 
 
 async def test_zoom_and_its_end(open_screen: OpenScreen) -> None:

@@ -38,7 +38,7 @@ class DrillDown(PageScreen):
             (),
             *_work(view, row, width),
             (),
-            *_time(view, row),
+            *_time(view, row, width),
             (),
             *_checklist(frame, width),
             *_variants(view, row, width),
@@ -57,9 +57,11 @@ def _identity(view: "View", row: int, width: int, unicode: bool) -> Iterator[Lin
     yield spread([(title, "title")], [(right, "muted")], width)
     if kernel.full_name and kernel.full_name != kernel.name:
         yield from wrapped(kernel.full_name, width - 2, "muted", "   ", " ")
-    facts = _launch_facts(kernel)
+    facts = [*_launch_facts(kernel), *_stream_facts(view, row)]
     if facts:
-        yield [(f" {' · '.join(facts)}", "")]
+        yield from wrapped(" · ".join(facts), width - 2, "", "   ", " ")
+    if (reason := kernel.reasons.get("name")) is not None:
+        yield from wrapped(reason, width - 2, "muted", "   ", " ")
 
 
 def _launch_facts(kernel: "KernelDescription") -> list[str]:
@@ -74,9 +76,28 @@ def _launch_facts(kernel: "KernelDescription") -> list[str]:
     if kernel.shared_bytes is not None:
         facts.append(f"{si(kernel.shared_bytes, 'B')} shared")
     if kernel.occupancy is not None:
-        limiter = f" ({kernel.occupancy_limiter})" if kernel.occupancy_limiter else ""
+        limiter = f" (limited by {kernel.occupancy_limiter})" if kernel.occupancy_limiter else ""
         facts.append(f"occupancy {percent(kernel.occupancy)} in theory{limiter}")
+    elif reason := kernel.reasons.get("occupancy"):
+        facts.append(f"occupancy {NOT_AVAILABLE} ({reason})")
     return facts
+
+
+def _stream_facts(view: "View", row: int) -> list[str]:
+    """Streams and graphs of a traced kernel."""
+    from roofmon.model.table import Column
+
+    streams, first, graph = (
+        float(view.table.column(column)[row])
+        for column in (Column.STREAMS, Column.STREAM, Column.GRAPH_SHARE)
+    )
+    if math.isnan(streams):
+        return []
+    named = (
+        f"stream {first:.0f}" if streams == 1 and math.isfinite(first) else f"{streams:.0f} streams"
+    )
+    graphs = {0.0: "no graph", 1.0: "from a graph"}.get(graph, f"{percent(graph)} from graphs")
+    return [named, graphs]
 
 
 def _heading(name: str, rest: str) -> Line:
@@ -162,7 +183,7 @@ def _work(view: "View", row: int, width: int) -> Iterator[Line]:
             reason = table.descriptions[row].reasons.get(kind, "no source knows them")
             name = "FLOPs" if kind == "flops" else "bytes"
             yield [(f"   {name:<12}", ""), (f"{NOT_AVAILABLE}: {reason}", "unknown")]
-    if not known:
+    if not known and table.descriptions[row].kind == "region":
         yield [(_INDENT, ""), ("declare them: region(name, flops=…, bytes=…)", "accent")]
 
 
@@ -184,7 +205,7 @@ def _amount(quantity: "Quantity", unit: str) -> str:
     return f"{bound}{si(quantity.value, unit, 4)}{error}"
 
 
-def _time(view: "View", row: int) -> Iterator[Line]:
+def _time(view: "View", row: int, width: int) -> Iterator[Line]:
     from roofmon.model.table import Column
 
     def stat(column: "Column") -> float:
@@ -208,6 +229,21 @@ def _time(view: "View", row: int) -> Iterator[Line]:
     gap = stat(Column.GAP_NS)
     idle = f" · gap before each {duration(gap)}" if math.isfinite(gap) else ""
     yield [(f"{_INDENT}{count} launches · {share} of the time{idle}", "")]
+    if view.table.descriptions[row].kind == "region":
+        yield from _inside(view, row, stat(Column.INSIDE_NS), stat(Column.MEDIAN_NS), width)
+
+
+def _inside(view: "View", row: int, inside: float, median: float, width: int) -> Iterator[Line]:
+    """The time of kernels inside a region, or why that is not known; nothing on a CPU."""
+    if view.device is None or view.device.description.kind != "cuda":
+        return
+    if math.isfinite(inside):
+        share = f", {percent(inside / median)} of it" if median > 0 else ""
+        yield [(f"{_INDENT}kernels inside {duration(inside)}{share}", "")]
+        return
+    reason = view.table.descriptions[row].reasons.get("kernels", "its program is not traced")
+    text = f"kernels inside {NOT_AVAILABLE}: {reason}"
+    yield from wrapped(text, width - 2, "unknown", _INDENT)
 
 
 def _buckets(bins: list[int], counts: list[int]) -> list[float]:

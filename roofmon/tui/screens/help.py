@@ -28,6 +28,10 @@ _MEANINGS = (
      "work"),
     ("unknown", "point.unknown", "its FLOPs or its bytes are not known, so it has no place on the chart"),
     ("✗ ? ✓", "", "a check failed, cannot be told, or passed"),
+    ("GPU ▁▇", "bar", "the strip above the kernels: how busy traced kernels kept the GPU in the last "
+     "minute, two seconds a cell; gaps are the time without one"),
+    ("tracing ≈", "", "the share of a program's time that tracing takes: its launches × what one was "
+     "measured to cost"),
     ("≤", "", "an upper bound: a counter of instructions that can only overstate the FLOPs"),
     (">", "error", "over its roof by more than both intervals explain: one of the numbers is wrong"),
     ("n/a", "", "not available; the drill-down says why"),

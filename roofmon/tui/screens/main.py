@@ -17,6 +17,7 @@ from roofmon.tui.widgets.device_panel import DevicePanel
 from roofmon.tui.widgets.devices_panel import DevicesPanel
 from roofmon.tui.widgets.kernel_table import KernelTable
 from roofmon.tui.widgets.lines import Lines
+from roofmon.tui.widgets.output_panel import OutputPanel
 from roofmon.tui.widgets.panel import Panel
 from roofmon.tui.widgets.roofline_chart import RooflineChart
 from roofmon.tui.widgets.sources import BottomLine, NoticeLine
@@ -45,6 +46,7 @@ class MainScreen(RoofScreen):
             DevicesPanel(palette, frame, id="devices"),
             ChecklistPanel(palette, frame, id="checklist"),
             KernelTable(palette, frame, id="kernels"),
+            OutputPanel(palette, frame, id="output"),
             CheckLine(palette, frame, id="check"),
             NoticeLine(palette, frame, id="notice"),
             BottomLine(palette, frame, self._keymap, id="keys"),
@@ -86,7 +88,10 @@ class MainScreen(RoofScreen):
 
     def _place(self, width: int, height: int) -> None:
         choices, notice = self.shown.choices, self.shown.notice is not None
-        arranged = arrange(width, height, choices.focus, full=choices.full, notice=notice)
+        output = self.shown.program is not None
+        arranged = arrange(
+            width, height, choices.focus, full=choices.full, notice=notice, output=output
+        )
         if arranged == self._arranged:
             return
         self._arranged = arranged

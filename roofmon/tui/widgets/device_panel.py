@@ -14,6 +14,7 @@ from roofmon.units import si
 
 if TYPE_CHECKING:
     from roofmon.model.snapshot import Device, Snapshot
+    from roofmon.view import View
 
 
 class DevicePanel(Panel):
@@ -38,6 +39,8 @@ class DevicePanel(Panel):
         full = frame.choices.full
         found = [
             *device_lines(device, width, full=full),
+            # Framed, the strip above the kernels tells it.
+            *(_activity(frame.view, width) if full or not self.framed else ()),
             *_programs(snapshot, width),
             *_sources(snapshot, width),
             *_roofs(snapshot, device),
@@ -69,9 +72,26 @@ class DevicePanel(Panel):
         return True
 
 
-def _programs(snapshot: "Snapshot", width: int) -> list[Line]:
-    named = " · ".join(f"{name} {pid}" for pid, name in snapshot.programs.items())
-    return wrapped(named, width, "", " " * 8, " runs   ") if named else []
+def _activity(view: "View", width: int) -> Iterator[Line]:
+    """What traced kernels did at the last tick."""
+    from roofmon.view import activity_facts
+
+    if view.activity is not None:
+        facts = " · ".join(activity_facts(view.activity))
+        yield from wrapped(facts, width, "", " " * 9, " kernels ")
+
+
+def _programs(snapshot: "Snapshot", width: int) -> Iterator[Line]:
+    from roofmon.view import program_facts
+
+    traced = {program.pid: program for program in snapshot.traced}
+    annotated = {pid: name for pid, name in snapshot.programs.items() if pid not in traced}
+    named = " · ".join(f"{name} {pid}" for pid, name in annotated.items())
+    if named:
+        yield from wrapped(named, width, "", " " * 8, " runs   ")
+    for program in traced.values():
+        text = f"{program.name} {program.pid}: {', '.join(program_facts(program))}"
+        yield from wrapped(text, width, "", " " * 8, " runs   ")
 
 
 def _sources(snapshot: "Snapshot", width: int) -> Iterator[Line]:

@@ -11,12 +11,15 @@ from roofmon.tui import names
 from roofmon.tui.arrangement import PanelName
 from roofmon.tui.frame import Frame
 from roofmon.tui.strips import Line, Piece, cells, fitted, wrapped
+from roofmon.tui.widgets.activity_strip import strip_line
 from roofmon.tui.widgets.panel import Panel
 from roofmon.units import significant
 
 if TYPE_CHECKING:
     from roofmon.view import TableColumn, View
 
+_STRIP_FROM = 8
+"""From this height on there is room for the strip of the device's activity above the rows."""
 _VERDICT_ROLES = {"▲": "pass", "▼": "fail"}
 
 
@@ -34,6 +37,7 @@ class KernelTable(Panel):
         import numpy as np
 
         from roofmon.model.table import Column
+        from roofmon.view import tracing_cost
 
         view = frame.view
         parts = [f"{len(view.order):,} of {len(view.table):,}"]
@@ -41,6 +45,7 @@ class KernelTable(Panel):
         if np.isfinite(rates).any():
             parts.append(f"{significant(float(np.nansum(rates)))} launches/s")
         parts.append(f"{view.snapshot.dropped:,} dropped")
+        parts += filter(None, [tracing_cost(view.snapshot)])
         return f"kernels ─ {' · '.join(parts)}"
 
     def note(self, frame: Frame) -> str:
@@ -64,16 +69,18 @@ class KernelTable(Panel):
         if view is None:
             return []
         columns = self.columns()
+        above = list(strip_line(view, width)) if height >= _STRIP_FROM else []
+        height -= len(above)
         self.page = max(1, height - 1)
         header = _header(view, columns, width)
         if not view.row_count:
-            return [header, (), *wrapped(view.message, width - 2, "message", "  ")]
+            return [*above, header, (), *wrapped(view.message, width - 2, "message", "  ")]
         self._keep_in_sight(view)
         last = min(view.row_count, self._first + self.page)
         rows = [self._row(view, at, columns, width) for at in range(self._first, last)]
         if view.message:
             rows[-1:] = [[(f"  {view.message}", "warning")]]
-        return [header, *rows]
+        return [*above, header, *rows]
 
     def _keep_in_sight(self, view: "View") -> None:
         selected = view.selected_position or 0

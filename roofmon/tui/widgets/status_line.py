@@ -9,6 +9,7 @@ from roofmon.tui.strips import Line, Piece, bar, fitted, spread, width_of
 from roofmon.tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
+    from roofmon.model.activity import Activity
     from roofmon.model.snapshot import Device
     from roofmon.view import View
 
@@ -24,7 +25,7 @@ class StatusLine(Lines):
         if view is None or frame.state:
             return [_trouble(left, frame, width)]
         right = _right(frame, view)
-        facts = _device_facts(view.device) if view.device else []
+        facts = _device_facts(view.device, view.activity) if view.device else []
         if view.device and view.device.sample and view.device.sample.lost:
             return [[*left, (fitted("  ".join(facts), width - width_of(left)), "error")]]
         room = width - width_of(left) - width_of(right) - 2
@@ -72,9 +73,9 @@ def _right(frame: Frame, view: "View") -> list[Piece]:
     return [(f"attached: {name} {pid}{more} ", "")]
 
 
-def _device_facts(device: "Device") -> list[str]:
+def _device_facts(device: "Device", activity: "Activity | None") -> list[str]:
     """The device by name, then what it is doing, the most telling first."""
     from roofmon.view import device_now
 
     description = device.description
-    return [f"{device_label(description)} {description.name}", *device_now(device)]
+    return [f"{device_label(description)} {description.name}", *device_now(device, activity)]

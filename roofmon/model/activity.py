@@ -1,0 +1,85 @@
+"""What a GPU did over a stretch of time, as far as its traced programs tell; and how they are traced."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+TraceState: TypeAlias = Literal["dormant", "starting", "attached", "yielded", "failed"]
+
+
+BEFOREHAND = (
+    "While attached, each launch takes about 1 µs longer (0.4 µs in a CUDA graph), and the program's own "
+    "profiler (torch.profiler) sees no kernels.",
+    "After detaching, about 0.6 µs a launch stay until the program ends: nothing for kernels of 100 µs, "
+    "10 % of a loop that launches every 6 µs.",
+)
+"""What has to be said before a program is attached to; measured on an H200, driver 580, CUDA 13.0."""
+
+
+class TracedProgram(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A program that has the tracing library, and how it is doing.
+
+    `dormant`: it can be attached to and costs nothing; `starting`: attached, no word from it yet;
+    `attached`: its records come; `yielded`: its own profiler took over; `failed`: see `reason`. Rates are
+    records/s over the last tick; `dropped` are records lost since the monitor started. `cost` estimates
+    the share of the program's time that tracing takes (0 … 1).
+    """
+
+    pid: int
+    name: str
+    state: TraceState
+    reason: str = ""
+    records: int = 0
+    records_per_s: float = 0.0
+    dropped: int = 0
+    cost: float = 0.0
+    cupti: str = ""  # version and path of the CUPTI that it uses
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What traced kernels and copies did on one device between two moments; all times in ns.
+
+    What is not traced is not in here: idle means that no traced kernel ran. `busy_ns` is the time with
+    at least one kernel, `kernels_ns` the sum of all kernels' time, so more where they overlap, and
+    `overlap_ns` the time with at least two. A stretch of launches no more than a millisecond apart is
+    launch-bound if its gaps take longer than its kernels: `launch_bound_ns` is the length of those.
+    `tiny` counts launches under 10 µs, which took `tiny_ns`. `copies_ns` is the time with at least one
+    copy (or fill), of which `hidden_ns` was under a kernel. `late` counts what was told too late for its
+    own stretch, as of a kernel longer than a second: busy is too low then.
+    """
+
+    device: str  # UUID
+    start_unix_ns: int
+    end_unix_ns: int
+    busy_ns: int = 0
+    kernels_ns: int = 0
+    overlap_ns: int = 0
+    launches: int = 0
+    launch_bound_ns: int = 0
+    tiny: int = 0
+    tiny_ns: int = 0
+    copies: int = 0
+    copies_ns: int = 0
+    hidden_ns: int = 0
+    streams: int = 0
+    late: int = 0
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the stretch."""
+        return self.end_unix_ns - self.start_unix_ns
+
+    @property
+    def busy(self) -> float:
+        """The share of the time (0 … 1) in which a kernel ran; NaN for no time at all."""
+        return self.busy_ns / self.length_ns if self.length_ns > 0 else float("nan")
+
+    @property
+    def idle(self) -> float:
+        """The share of the time (0 … 1) between kernels."""
+        return 1.0 - self.busy
+
+    @property
+    def launch_bound(self) -> float:
+        """The share of the time (0 … 1) in launch-bound stretches."""
+        return self.launch_bound_ns / self.length_ns if self.length_ns > 0 else float("nan")
