@@ -41,7 +41,9 @@ class Watched:
 
 
 @contextmanager
-def watching(nvml: NvmlDouble, folder: Path, **more: str) -> Iterator[Watched]:
+def watching(
+    nvml: NvmlDouble, folder: Path, *, calibrate: bool = False, **more: str
+) -> Iterator[Watched]:
     """A collector with directories of its own, so that no other program or cache is seen."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(folder))
@@ -53,7 +55,7 @@ def watching(nvml: NvmlDouble, folder: Path, **more: str) -> Iterator[Watched]:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         for name, value in (nvml.env | more).items():
             patch.setenv(name, value)
-        watched = Watched()
+        watched = Watched(calibrate=calibrate)
         try:
             yield watched
         finally:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+import msgspec
+
 from roofmon.collector.host_state import HostState
 from roofmon.collector.workers import Process, start_process
 from roofmon.model.device import DeviceDescription
@@ -74,6 +76,7 @@ class Calibrations:
         The other GPUs may be somebody else's, and with a GPU to show, measuring the CPU would only disturb.
         """
         gpus = [device.uuid for device in devices if device.kind == "cuda"]
+        self._cpus = {device.uuid for device in devices if device.kind == "cpu"}
         if not self._measure:
             arguments: tuple[str, ...] = ("--cached-only",)
         elif shown in gpus:
@@ -132,7 +135,7 @@ class Calibrations:
     def _start(self, job: _Job) -> None:
         self._job, self._told, self._complete = job, False, False
         self._host.keep_roofs(job.device)
-        device = job.device if job.device in self._host.gpus else "cpu"
+        device = "cpu" if job.device in self._cpus else job.device
         self._worker = start_process(
             "roofmon.calibration.worker", ["--device", device, *job.arguments], self._log
         )
