@@ -143,8 +143,12 @@ class Calibrations:
 
     def _take(self, message: Message) -> None:
         match message:
-            case NoticeMessage():
-                self._told |= message.notice.severity == "error"
+            case NoticeMessage(notice=notice) if notice.severity == "error":
+                self._told = True
+                if self._job and "--refresh" not in self._job.arguments:
+                    # Nobody asked for it, and all else works without: under the physical bounds.
+                    notice = msgspec.structs.replace(notice, severity="warning")
+                    message = NoticeMessage(notice=notice)
             case ProgressMessage():
                 self._complete |= message.progress.done >= message.progress.total
             case _:
