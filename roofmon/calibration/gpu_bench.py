@@ -176,7 +176,8 @@ class GpuBench:
     def _measure_transfer(self, probe: Probe) -> Ceiling:
         size = sizes.transfer_bytes(self._gpu.free_bytes())
         transfer = Transfer(self._gpu, probe.level or "", size)
-        timing = self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S)
+        # A copy takes 5 ms and more, and hardly varies.
+        timing = self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S, _FEWEST_SAMPLES)
         transfer.check()
         per_element = probe.bytes_per_element or 1
         small = ("small-set",) if size < sizes.TRANSFER_BYTES else ()
@@ -240,13 +241,17 @@ class GpuBench:
         return self._gpu.seconds_between(start, end)
 
     def _time(
-        self, probe: Probe, launch: Callable[[], None], sample_s: float = sizes.LAUNCH_S
+        self,
+        probe: Probe,
+        launch: Callable[[], None],
+        sample_s: float = sizes.LAUNCH_S,
+        minimum: int = _SAMPLES,
     ) -> Timing:
         rule = Rule(
             half_width=HALF_WIDTH[probe.kind],
             cap_s=self._caps.bandwidth if probe.kind == "bandwidth" else self._caps.vector,
             sample_s=sample_s,
-            minimum=_SAMPLES,
+            minimum=minimum,
         )
         timing = time_launches(self._timer(launch).measure, rule, self._clocks.read)
         self._gpu.wait()

@@ -10,6 +10,7 @@ BUSY = 0.05
 """Share of the SMs' time above which another process lowers a result by more than its interval."""
 
 _PERIOD_US = 1_000_000  # the driver's samples are at most this far apart
+_LOOK_S = 0.05
 _POWER_BITS = 0x4 | 0x80  # software power cap, power brake
 _THERMAL_BITS = 0x20 | 0x40
 _IDLE_BIT = 0x1
@@ -18,8 +19,8 @@ _IDLE_BIT = 0x1
 class GpuLoad:
     """Tells what other processes do on a GPU. To be made before our context is.
 
-    Where the system hides processes from us (a container), only the load before our own can be told from
-    theirs, and stands for all of it.
+    Where we do not find ourselves among the processes (containers hide them, or give all of them one
+    number), only the load before our own can be told from theirs, and stands for all of it.
     """
 
     resource = "GPU"
@@ -29,31 +30,34 @@ class GpuLoad:
         self._readings = readings
         self._since_us = _now_us() - _PERIOD_US
         self._began_us = _now_us()
-        self._before = frozenset(process.pid for process in readings.processes())
+        self._before = self._seen = self._running()
+        self._busy_before = self._is_busy()
         self._own = frozenset([os.getpid()])
-        self._suspects: frozenset[int] | None = None  # where we cannot tell our own number
+        self._blind = False  # we cannot tell our own number
         self._hidden_load = False
         self._worst: Use | None = None
 
     def look(self) -> None:
         """Take in what went on so far: to be called when our context is made and has done nothing."""
-        running = frozenset(process.pid for process in self._readings.processes())
-        self._find_ourselves(running)
-        use = self._use()
+        running = self._running()
+        if os.getpid() not in running:
+            # In a container with numbers of its own ours is another one.
+            self._own |= running - self._before
+            self._blind = running <= self._before
         # What has ended disturbs nobody; it may have been a calibration of ours.
-        self._own |= {one.pid for one in use if one.pid not in running}
-        use = [one for one in use if one.pid in running]
+        self._own |= self._before - running
+        use = self._use()
         self._note(use)
-        self._hidden_load = not use and (self._readings.busy() or 0.0) > BUSY
+        self._hidden_load = not use and self._busy_before and self._stays_busy()
 
-    def _find_ourselves(self, running: frozenset[int]) -> None:
-        """Our own number as NVML writes it: in a container with numbers of its own it is another one, and
-        where processes are not listed it is not to be found."""
-        new = running - self._before
-        if os.getpid() not in running and new:
-            self._own |= new
-        elif os.getpid() not in running:
-            self._suspects = self._before
+    def _stays_busy(self) -> bool:
+        """Whether the GPU is busy beyond what the driver may still tell of work that has ended."""
+        end = time.monotonic() + _PERIOD_US / 1e6
+        while self._is_busy():
+            if time.monotonic() > end:
+                return True
+            time.sleep(_LOOK_S)
+        return False
 
     def begin(self) -> None:
         """A probe begins."""
@@ -78,11 +82,21 @@ class GpuLoad:
         return f"{name} (process {self._worst.pid}, {100 * self._worst.share:.0f} % of the SMs)"
 
     def _use(self) -> list[Use]:
-        """What others did so far, as far as it counts."""
+        """What others did so far, as far as it counts.
+
+        Samples come late. One of a process that we never saw running is of one that ended before.
+        """
+        if self._blind:
+            return []
+        self._seen |= self._running()
         use = self._readings.use_by_others(self._since_us, self._own) or []
-        if self._suspects is not None:
-            use = [one for one in use if one.pid in self._suspects]
-        return [one for one in use if one.share > BUSY]
+        return [one for one in use if one.pid in self._seen and one.share > BUSY]
+
+    def _running(self) -> frozenset[int]:
+        return frozenset(process.pid for process in self._readings.processes())
+
+    def _is_busy(self) -> bool:
+        return (self._readings.busy() or 0.0) > BUSY
 
     def _note(self, use: list[Use]) -> None:
         for one in use:

@@ -73,7 +73,7 @@ def test_every_probe_comes_out_at_the_rate_of_the_device(
     margin = BETWEEN_RUNS[ceiling.kind]
     assert ceiling.ci_low == pytest.approx(rate * (1 - margin), rel=1e-6)
     assert ceiling.ci_high == pytest.approx(rate * (1 + margin), rel=1e-6)
-    assert ceiling.n >= 20
+    assert ceiling.n >= (10 if "pcie" in name else 20)
     assert (ceiling.clock_hz, ceiling.memory_clock_hz) == (1.98e9, 3.2e9)
     # 96 MiB are little for arrays of DRAM and for copies, and enough for the rest.
     assert ("small-set" in ceiling.flags) is ("dram" in name or "pcie" in name)

@@ -173,13 +173,15 @@ def roofs(gpu: str, bounds: Sequence[Ceiling], is_h200: bool) -> None:
         for number in range(RUNS):
             with_peers = number < ROUNDS
             before = torch.measure() if with_peers else {}
-            time.sleep(SETTLE_S if before else 0.0)
+            if before or (peers and number == ROUNDS):
+                time.sleep(SETTLE_S)
             result, took = calibrate(gpu, "--full")
             results.append(result)
             seconds.append(took)
             if before:
                 peers.append((before, torch.measure()))
             print(f"full calibration {number + 1}/{RUNS}: {took:.2f} s", flush=True)
+    print(f"the last one: {phases(results[-1])}")
     measured = by_probe(results)
     table = Table()
     against_peers(table, measured, peers)

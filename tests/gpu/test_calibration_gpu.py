@@ -301,7 +301,15 @@ def test_it_stops_at_once_wherever_it_is(
     print(f"stopped within {took * 1000:.0f} ms")
     # 0.2 s by the promise; the rest is for a machine on which others run.
     assert took < 0.6
-    assert wait_until(lambda: not any(process.is_running() for process in family))
+
+    def measures(process: Any) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            # Its parent has ended: a container may have nobody who buries it.
+            return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        return False
+
+    assert family
+    assert wait_until(lambda: not any(measures(process) for process in family))
 
 
 def test_another_program_is_noticed_and_named(
@@ -353,9 +361,9 @@ def test_a_broken_probe_is_named_and_the_others_go_on(
     assert complaint in run.result.failures["broken"]
     assert any("broken" in what for what in run.notices)
     assert set(run.measured) == {"sum", "gpu-fma-fp32"}
-    # Three floats an element, as the bundled triad moves three pairs of doubles.
+    # Its bytes are counted as the bundled triad's are; with loads of 4 bytes it falls short of it.
     triad = full.measured["gpu-dram-triad"].value
-    assert run.measured["sum"].value == pytest.approx(triad, rel=0.15)
+    assert 0.5 * triad < run.measured["sum"].value < 1.05 * triad
 
 
 def test_a_second_calibration_waits_for_the_first(
