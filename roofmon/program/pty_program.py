@@ -34,6 +34,7 @@ _LAST_WORDS_S = 0.5
 _POLL_S = 0.02
 _INTERRUPT = b"\x03"
 _CANNOT_EXECUTE = 126  # as shells say it
+_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM)  # Python ignores the first
 
 
 class PtyProgram:
@@ -73,9 +74,15 @@ class PtyProgram:
         self._reaping = threading.Lock()
         waits, self._go = os.pipe()
         given = None if stdin is None else os.dup(stdin)  # the fork puts the terminal in its place
+        # Until the process has handlers of its own, a signal to it waits: ours would swallow it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _RESET)
         self.pid, self._master = pty.fork()
         if self.pid == 0:
+            for number in _RESET:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _become(found, command, environment, waits, self._go, given)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for descriptor in (waits, *([] if given is None else [given])):
             os.close(descriptor)
         self.resize(*size)
@@ -190,8 +197,6 @@ def _become(
         os.close(waits)
         if stdin is not None:
             os.dup2(stdin, 0)
-        for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores the first
         os.execve(path, list(command), dict(environment))
     except BaseException as error:
         os.write(2, f"roofmon: {command[0]} cannot be started: {error}\n".encode())
