@@ -47,7 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every check."""
-    checks = [*_program(), *_terminal(), *_devices(), *_files(), *_settings(args.config)]
+    checks = [
+        *_program(),
+        *_terminal(),
+        *_devices(),
+        *_tracing(),
+        *_files(),
+        *_settings(args.config),
+    ]
     if args.json:
         print(json.dumps([asdict(c) for c in checks], indent=2))
     else:
@@ -130,6 +137,17 @@ def _gpus() -> Iterator[Check]:
             "toolkit): measures the GPU's roofs, and lets the demo run on it"
         )
         yield Check("CuPy", "optional", "not installed", fix)
+
+
+def _tracing() -> Iterator[Check]:
+    from roofmon.tracing.inject.build import library_path
+
+    try:
+        library = library_path()
+    except RoofmonError as error:
+        yield Check("tracing", "optional", error.what, error.fix)
+    else:
+        yield Check("tracing", "ok", f"the library that programs load: {library}")
 
 
 def _files() -> Iterator[Check]:

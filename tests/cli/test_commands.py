@@ -97,6 +97,12 @@ def test_doctor_says_what_is_missing_and_why(roofmon: Run) -> None:
     assert "NVIDIA GPU" in result.stdout
     states = {c["subject"]: c["state"] for c in json.loads(roofmon("doctor", "--json").stdout)}
     assert states["textual"] == "ok"
+    without = roofmon(
+        "doctor", "--json", env={"PATH": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
+    )
+    tracing = next(c for c in json.loads(without.stdout) if c["subject"] == "tracing")
+    assert tracing["state"] == "optional"
+    assert "C compiler" in tracing["text"]
 
 
 def test_doctor_lists_gpus_and_whether_they_have_a_live_point(
