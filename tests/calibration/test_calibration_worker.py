@@ -90,6 +90,7 @@ def kept_result() -> CalibrationResult:
     return result
 
 
+@pytest.mark.slow
 def test_roofs_grow_while_probes_run_and_nothing_is_left_behind(own_directories: Path) -> None:
     received: list[Message] = []
     result = run_worker(SMALL, received.append)
@@ -145,6 +146,7 @@ def test_it_stops_promptly(start: Start, how: str, own_directories: Path) -> Non
     assert not (own_directories / "cache").exists()
 
 
+@pytest.mark.slow
 def test_a_broken_probe_and_a_hopeless_one_do_not_stop_the_others(own_directories: Path) -> None:
     folder = own_directories / "config" / "roofmon" / "probes"
     folder.mkdir(parents=True)
@@ -185,6 +187,7 @@ def test_a_second_calibration_waits_and_takes_what_the_first_has_measured(start:
     assert worker.wait(5) == 0
 
 
+@pytest.mark.slow
 def test_work_of_others_is_told_and_not_kept(start: Start, own_directories: Path) -> None:
     loop = "while True: pass"
     others = [subprocess.Popen([sys.executable, "-c", loop]) for _ in HOST.cpus]

@@ -56,6 +56,7 @@ def test_the_extra_follows_the_cuda_of_the_driver() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "what"),
     [
@@ -110,6 +111,7 @@ def test_another_device_than_the_one_meant_is_not_measured(
     assert f"{gpu_uuid(0)} was to be measured, but CUDA shows" in problem.what
 
 
+@pytest.mark.slow
 def test_without_a_driver_a_gpu_cannot_be_chosen_and_auto_is_the_cpu(gpus: NvmlDouble) -> None:
     # No scenario is written: the driver is not loaded.
     assert "not loaded" in refused("--device", "0").what
@@ -209,6 +211,7 @@ def ask(expression: str) -> object:
     return answer
 
 
+@pytest.mark.slow
 def test_a_second_gpu_is_seen_only_by_the_process_that_copies_to_it(gpus: NvmlDouble) -> None:
     gpus.write(h200(2) | {"gpu0.nvlink_to": "1"})
     here, peer = gpu_uuid(0), gpu_uuid(1)

@@ -129,6 +129,7 @@ def test_every_bundled_gpu_probe_is_there_and_sound() -> None:
     assert len(measures) == len({probe.group for probe in PROBES.values()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_moves_the_bytes_that_count_and_computes_what_it_says(
     runs: dict[str, list[dict[str, Any]]], name: str

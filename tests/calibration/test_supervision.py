@@ -66,6 +66,7 @@ def test_the_probe_that_hangs_is_ended_at_its_limit() -> None:
     assert not psutil.pid_exists(hurt[0])
 
 
+@pytest.mark.slow
 def test_all_that_die_give_no_roof_but_the_reason() -> None:
     def kill(message: Message) -> None:
         if isinstance(message, ProgressMessage) and message.progress.text:
@@ -95,6 +96,7 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "killed"])
 def test_a_process_that_hangs_does_not_outlive_the_worker(
     start: Callable[..., "subprocess.Popen[bytes]"], how: str

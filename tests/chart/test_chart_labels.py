@@ -94,7 +94,7 @@ def test_message_is_written_across_the_plane(h200: Scene) -> None:
     assert set("".join(render(Scene(), 3, 1).characters)) == {" "}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     bandwidths=st.lists(st.floats(10, 13), max_size=4),
     computes=st.lists(st.floats(12, 15.5), max_size=8),

@@ -57,6 +57,7 @@ def test_without_a_terminal_the_view_is_printed_once_and_says_so(roofmon: Run) -
     assert "\x1b" not in result.stdout
 
 
+@pytest.mark.slow
 def test_ascii_is_ascii(roofmon: Run) -> None:
     result = roofmon("--once", "--ascii", "--seconds", "0.5")
     assert result.returncode == 0, result.stderr
@@ -72,6 +73,7 @@ def test_an_encoding_without_utf_8_gets_ascii(roofmon: Run) -> None:
     assert "\\u" not in result.stdout
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_ends_the_command(roofmon: Run) -> None:
     result = roofmon("--json", "--device", "9", "--seconds", "0.2")
     assert result.returncode == 3
@@ -105,6 +107,7 @@ def test_doctor_says_what_is_missing_and_why(roofmon: Run) -> None:
     assert "C compiler" in tracing["text"]
 
 
+@pytest.mark.slow
 def test_doctor_lists_gpus_and_whether_they_have_a_live_point(
     roofmon: Run, nvml: NvmlDouble
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_program_appears_with_its_work_and_goes_without_losing_its_rows(
     assert table.column(Column.OUTER_NS)[outer] == table.column(Column.TOTAL_NS)[outer]
 
 
+@pytest.mark.slow
 def test_the_next_run_of_a_program_replaces_the_rows_of_the_ended_one(
     watched: Watched, program: Start
 ) -> None:
@@ -174,9 +175,7 @@ def find(parent: psutil.Process, module: str, pid: int) -> bool:
     return any(c.pid == pid and module in c.cmdline() for c in parent.children())
 
 
-@pytest.mark.parametrize(
-    "how", ["kill", *(pytest.param(how, marks=pytest.mark.slow) for how in ("close", "term"))]
-)
+@pytest.mark.parametrize("how", ["close", "kill", "term"])
 def test_nothing_is_left_behind(private: Path, how: str) -> None:
     watched = Watched("--device", "cpu", "--demo")
     # Telemetry and the demo's workload both run: the two kinds of children there are.

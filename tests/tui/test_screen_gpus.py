@@ -10,6 +10,7 @@ from roofmon.config import Config
 from roofmon.tui.strips import cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 @pytest.mark.parametrize("count", [1, 2, 8, 16])
 async def test_any_number_of_gpus_at_any_size(
