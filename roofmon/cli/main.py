@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "env": "what a shell sets so that its programs can be traced",
     "demo": "the live screen with a bundled workload to look at",
     "calibrate": "measure this device's roofs, or list the probes",
+    "release": "free the performance counters for another profiler",
     "record": "write the stream to a file",
     "replay": "show a recording",
     "collect": "run the collector alone: the stream on stdout",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from roofmon.collector.counters import Counters
 from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import MAX_ROWS, KernelRegistry
 from roofmon.collector.traced_program import Program
@@ -30,14 +31,20 @@ class Intake:
     Args:
         kernels: where rows and launches go.
         host: told of GPUs that programs name, and of what the user should know.
+        counters: told what ran when.
         log: descriptor for what the demangler says.
     """
 
     def __init__(
-        self, kernels: KernelRegistry, host: HostState, log: int = subprocess.DEVNULL
+        self,
+        kernels: KernelRegistry,
+        host: HostState,
+        counters: Counters,
+        log: int = subprocess.DEVNULL,
     ) -> None:
         self._kernels = kernels
         self._host = host
+        self._counters = counters
         self._log = log
         self._demangler: Demangler | None = None
         self._timelines: dict[str, Timeline] = {}
@@ -84,6 +91,7 @@ class Intake:
                 self._kernels.add_inside(rows, inside)
             if program.connection is not None and program.launches is not None:
                 used.update(program.launches.devices.values())
+        self._counters.advance(now_ns, used)
         found = []
         for uuid, timeline in list(self._timelines.items()):
             activity, gaps = timeline.advance(now_ns)
@@ -135,7 +143,9 @@ class Intake:
         if program.regions is not None:
             program.regions.held.add(start, end, rows)
         for device, mine in _by_device(records["device"]):
-            timeline = self._timelines.get(launches.devices.get(device, ""))
+            uuid = launches.devices.get(device, "")
+            self._counters.launched(uuid, rows[mine], start[mine], end[mine])
+            timeline = self._timelines.get(uuid)
             if timeline is not None:
                 used = int(np.bitwise_or.reduce(streams[mine]))
                 timeline.add_kernels(start[mine], end[mine], rows[mine], used, program.number)
@@ -156,7 +166,9 @@ class Intake:
         )
         program.count(len(records), int(in_graph.sum()))
         for device, mine in _by_device(records["device"]):
-            timeline = self._timelines.get(launches.devices.get(device, ""))
+            uuid = launches.devices.get(device, "")
+            self._counters.launched(uuid, rows[mine], start[mine], end[mine])
+            timeline = self._timelines.get(uuid)
             if timeline is not None:
                 timeline.add_copies(start[mine], end[mine])
 

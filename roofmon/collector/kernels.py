@@ -1,6 +1,7 @@
 """Rows of the kernel table: which program and description each belongs to, and its columns for the wire."""
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -10,6 +11,9 @@ from roofmon.model.kernel import KernelDescription, KernelKind
 from roofmon.model.table import Column
 from roofmon.stream.messages import KernelColumns, WorkValues
 from roofmon.tracing.statistics import Changes, Floats, KernelStatistics
+
+if TYPE_CHECKING:
+    from roofmon.collector.sampled_work import SampledWork
 
 MAX_ROWS = 20_000
 """Rows that stand at one time; each takes about 1 kB here and on screen."""
@@ -59,6 +63,9 @@ class KernelRegistry:
         self._work = np.full((2, 64), np.nan)
         self._running: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._hidden: list[int] = []  # rows that went since the last tick
+        self._reasons: dict[int, dict[str, str]] = {}  # of rows with notes: those they had before
+        self.sampled: SampledWork | None = None
+        """What counters tell of rows, where there are any."""
 
     @property
     def descriptions(self) -> list[KernelDescription]:
@@ -66,9 +73,20 @@ class KernelRegistry:
         return [d for d in self._all if not self._is_gone[d.id]]
 
     def take_descriptions(self) -> list[KernelDescription]:
-        """Rows that are new since the last call."""
+        """Rows that are new since the last call, or have other reasons."""
+        notes = self.sampled.take_notes() if self.sampled is not None else {}
+        for row, noted in notes.items():
+            known = self._reasons.setdefault(row, self._all[row].reasons)
+            described = msgspec.structs.replace(self._all[row], reasons={**known, **noted})
+            self._all[row] = described
+            if self._stands(row):
+                self._new.append(described)
         new, self._new = self._new, []
         return new
+
+    def description(self, row: int) -> KernelDescription | None:
+        """The row of a number; None where it does not stand."""
+        return self._all[row] if 0 <= row < len(self._all) and self._stands(row) else None
 
     def add_row(
         self, description: KernelDescription, streams: Sequence[int] = (), *, spare: bool = False
@@ -139,6 +157,8 @@ class KernelRegistry:
                 self._is_gone[row.id] = True
                 self._standing_count -= 1
                 self._hidden.append(row.id)
+                if self.sampled is not None:
+                    self.sampled.forget([row.id])
                 self._blank(np.array([row.id]))
 
     def reset(self) -> None:
@@ -148,6 +168,8 @@ class KernelRegistry:
         self._work[:] = np.nan
         self._stream_masks[:] = 0
         self._running = np.empty(0, dtype=np.int64)
+        if self.sampled is not None:
+            self.sampled.reset()
 
     def columns(self, interval_ns: int, *, everything: bool) -> KernelColumns:
         """The columns that changed since the last call, or all of them for a keyframe."""
@@ -161,11 +183,14 @@ class KernelRegistry:
             rows = self._marked(self._standing(changed), self._hidden)
             histogram = self._standing_histogram(changes)
         self._hidden.clear()
+        work = self._work_values(rows)
+        if self.sampled is not None:
+            work += self.sampled.columns(everything=everything, standing=self._stands)
         return KernelColumns(
             ids=rows.astype("<u4").tobytes(),
             stats=self._stats[:, rows].astype("<f8").tobytes(),
             columns=len(Column),
-            work=self._work_values(rows),
+            work=work,
             histogram_ids=histogram[0].astype("<u4").tobytes(),
             histogram_bins=histogram[1].astype("<u2").tobytes(),
             histogram_counts=histogram[2].astype("<u4").tobytes(),
@@ -211,6 +236,9 @@ class KernelRegistry:
         for group in groups:
             marked[group] = True
         return np.flatnonzero(marked)
+
+    def _stands(self, row: int) -> bool:
+        return not self._is_gone[row]
 
     def _standing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows[~self._is_gone[rows]]

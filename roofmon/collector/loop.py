@@ -13,6 +13,7 @@ import msgspec
 
 from roofmon import __version__
 from roofmon.collector.calibration import Calibrations
+from roofmon.collector.counters import Counters
 from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.programs import Programs
@@ -93,10 +94,13 @@ class Collector:
         self._status: Status | None = None
 
         self._kernels = KernelRegistry()
+        self._counters = Counters(self._selector, self._host, self._kernels.description, self._log)
+        self._kernels.sampled = self._counters.work
         self._traced = Traced(
             self._selector,
             self._kernels,
             self._host,
+            self._counters,
             attach=attach,
             attach_tree=attach_tree,
             log=sys.stderr.fileno(),
@@ -155,6 +159,7 @@ class Collector:
             if self._workload is not None:
                 self._workload.end()
             self._calibrations.close()
+            self._counters.close()
             self._telemetry.close()
             self._programs.close()
             self._traced.close()
@@ -182,6 +187,7 @@ class Collector:
                 host=self._host,
                 programs=len(self._programs.names),
                 traced=self._tracing,
+                counters=self._counters.rung(),
             ),
             programs={**self._programs.names, **self._traced.names},
         )
@@ -286,6 +292,7 @@ class Collector:
     def _supervise(self, now: float) -> None:
         self._telemetry.supervise(now)
         self._calibrations.supervise(now)
+        self._counters.supervise(now)
         if self._demo_wanted and self._begun and not self._calibrations.busy:
             self._demo_wanted = False
             host = read_host()
@@ -330,5 +337,6 @@ class Collector:
             case "pause" | "resume":
                 self._telemetry.pause(command.command == "pause")
                 self._calibrations.paused = command.command == "pause"
+                self._counters.pause(command.command == "pause")
             case other:
                 self._host.notice("warning", f"unknown command {other!r}")

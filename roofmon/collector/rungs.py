@@ -14,7 +14,12 @@ def nvidia_gpu_present() -> bool:
 
 
 def ladder(
-    *, telemetry: str, programs: int, traced: Sequence[TracedProgram], host: HostState
+    *,
+    telemetry: str,
+    programs: int,
+    traced: Sequence[TracedProgram],
+    counters: Rung,
+    host: HostState,
 ) -> list[Rung]:
     """The rungs now.
 
@@ -22,6 +27,7 @@ def ladder(
         telemetry: "" while samples come, else why they do not.
         programs: how many programs are connected through their regions.
         traced: the programs that can be traced.
+        counters: how far they carry.
         host: the devices and their samples.
     """
     rungs = [*_nvidia(telemetry, host)] if host.gpus else [_cpu(telemetry)]
@@ -36,12 +42,12 @@ def ladder(
         )
     )
     if host.gpus or traced:
-        rungs.append(_tracing(traced))
-    reason = "this version does not have it yet" if host.gpus else "no NVIDIA GPU is shown"
-    missing = ["counters"] if host.gpus else ["nvml", "gpm", "tracing", "counters"]
+        rungs += [_tracing(traced), counters]
     known = {rung.rung for rung in rungs}
     return rungs + [
-        Rung(rung=name, state="unavailable", reason=reason) for name in missing if name not in known
+        Rung(rung=name, state="unavailable", reason="no NVIDIA GPU is shown")
+        for name in ("nvml", "gpm", "tracing", "counters")
+        if name not in known and not host.gpus
     ]
 
 

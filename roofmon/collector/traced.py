@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
+from roofmon.collector.counters import Counters
 from roofmon.collector.host_state import HostState
 from roofmon.collector.intake import Intake
 from roofmon.collector.kernels import KernelRegistry
@@ -35,6 +36,7 @@ class Traced:
         selector: where connections are waited on; the data of a key is what to call.
         kernels: where rows and launches go.
         host: told of GPUs that programs name, and of what the user should know.
+        counters: told what ran when.
         attach: process ids to attach to as soon as they can be.
         attach_tree: the same for these processes and all that they start.
     """
@@ -44,6 +46,7 @@ class Traced:
         selector: selectors.BaseSelector,
         kernels: KernelRegistry,
         host: HostState,
+        counters: Counters,
         *,
         attach: Collection[int] = (),
         attach_tree: Collection[int] = (),
@@ -54,7 +57,7 @@ class Traced:
         self._host = host
         self._wanted = set(attach)
         self._trees = frozenset(attach_tree)
-        self._intake = Intake(kernels, host, log)
+        self._intake = Intake(kernels, host, counters, log)
         self._programs: dict[Key, Program] = {}
         self._ended: dict[str, set[int]] = {}  # process name → pids whose rows still stand
         self._with_regions: set[Key] = set()

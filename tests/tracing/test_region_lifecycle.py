@@ -165,8 +165,9 @@ with region("parent"): pass
     parent.wait_for_end()
     assert [record["name"] for record in parent.records] == ["parent", "around", "parent"]
     program.finish()
-    # The child left by os._exit, which runs no handlers: its socket stays until a monitor clears it.
-    assert [path.name.split("-")[0] for path in sockets.iterdir()] == [str(pid)]
+    # The child left by os._exit, which runs no handlers: its socket stays until a monitor clears it, which
+    # another one on this machine may have done already.
+    assert {path.name.split("-")[0] for path in sockets.iterdir()} <= {str(pid)}
     find_endpoints()
     assert list(sockets.iterdir()) == []
 

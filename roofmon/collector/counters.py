@@ -1,0 +1,281 @@
+"""The counters workers under supervision: one for each GPU with traced kernels, told what ran.
+
+A worker is started with the first kernel on its GPU, and replaced when it dies or falls silent. It decides
+itself when to let go of the counters (see `counters.worker`); here a pause of the screen makes it.
+"""
+
+import selectors
+import time
+from collections.abc import Callable, Collection
+from typing import IO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofmon.collector.counters_process import CountersProcess
+from roofmon.collector.host_state import HostState
+from roofmon.collector.sampled_work import SampledWork
+from roofmon.collector.workers import Backoff
+from roofmon.counters.worker_messages import (
+    NO_ROW,
+    Batch,
+    CountersState,
+    Health,
+    Order,
+    Result,
+    State,
+)
+from roofmon.model.kernel import KernelDescription
+from roofmon.model.session import Rung
+from roofmon.tracing.activity import HOLD_NS
+
+Integers = NDArray[np.int64]
+
+INTERVAL_US = 1000
+# How a worker's state is shown; the best comes first.
+_SHOWN: dict[CountersState, Literal["active", "waiting", "off", "unavailable"]] = {
+    "sampling": "active",
+    "starting": "waiting",
+    "released": "off",
+    "unavailable": "unavailable",
+}
+_SILENT_S, _START_S = 10.0, 60.0  # a driver that must first wake a GPU takes seconds
+
+
+class Counters:
+    """All workers, and what they found.
+
+    Args:
+        selector: where workers are waited on; the data of a key is what to call.
+        host: the devices, and where notices go.
+        describe: the row of an id, None where it does not stand.
+        log: where the workers' stderr goes.
+        arguments: more of them for the workers' command lines.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        host: HostState,
+        describe: Callable[[int], KernelDescription | None],
+        log: IO[bytes] | int,
+        arguments: Collection[str] = (),
+    ) -> None:
+        self._selector = selector
+        self._host = host
+        self._describe = describe
+        self._log = log
+        self._arguments = [f"--interval-us={INTERVAL_US}", *arguments]
+        self._devices: dict[str, _Device] = {}
+        self._paused = False
+        self.work = SampledWork()
+
+    @property
+    def explained(self) -> dict[str, float]:
+        """GPU → the part of its DRAM traffic that traced kernels explain, in the last window."""
+        return {u: d.explained for u, d in self._devices.items() if d.explained is not None}
+
+    @property
+    def health(self) -> dict[str, Health]:
+        """GPU → how sampling goes."""
+        return {u: d.health for u, d in self._devices.items() if d.health is not None}
+
+    def launched(self, device: str, rows: Integers, start_ns: Integers, end_ns: Integers) -> None:
+        """Kernels and copies that ran on a GPU, shape (n,), −1 for those without a row."""
+        if not device.startswith(("GPU-", "MIG-")) or not len(rows):
+            return
+        known = self._devices.setdefault(device, _Device())
+        known.launches.append((rows, start_ns, end_ns))
+        if known.traced_ns is None:
+            known.traced_ns = int(start_ns.min())  # what ran before was not traced
+
+    def lost(self, device: str, start_ns: int, end_ns: int) -> None:
+        """Records of launches in this time were lost."""
+        if device in self._devices:
+            self._devices[device].lost.append((start_ns, end_ns))
+
+    def advance(self, now_ns: int, traced: Collection[str], foreign: Collection[str] = ()) -> None:
+        """To be called at every tick: tells the workers what ran.
+
+        Args:
+            now_ns: as of time.time_ns().
+            traced: the GPUs of programs that are attached to.
+            foreign: those that other processes use as well.
+        """
+        until = now_ns - HOLD_NS
+        for uuid, device in self._devices.items():
+            is_traced = uuid in traced
+            device.tell(until, is_traced, uuid in foreign)
+            if device.worker is not None:
+                self._watch_writing(device.worker)
+            if not is_traced:
+                device.traced_ns = None
+
+    def supervise(self, now: float) -> None:
+        """Start what is due and replace what hangs; `now` is as of time.monotonic()."""
+        for uuid, device in self._devices.items():
+            worker = device.worker
+            if worker is None:
+                if device.wanted and not self._paused and now >= device.backoff.due:
+                    self._start(uuid, device)
+                continue
+            silent = now - device.heard
+            limit = _START_S if device.state.state == "starting" else _SILENT_S
+            if silent > limit:
+                self._unwatch(worker)
+                worker.kill()
+                worker.end()
+                self._ended(device, worker, f"has not answered for {silent:.0f} s")
+
+    def pause(self, paused: bool) -> None:
+        """The screen is paused, or goes on: a pause gives the counters back."""
+        self._paused = paused
+        for device in self._devices.values():
+            if device.worker is not None:
+                order = Order(
+                    order="release" if paused else "resume", reason="the screen is paused"
+                )
+                device.worker.tell(order)
+
+    def rung(self) -> Rung:
+        """How far the counters carry: the GPU that does best speaks."""
+        said = [device.state for device in self._devices.values()]
+        for state, shown in _SHOWN.items():
+            of_it = [s for s in said if s.state == state]
+            if of_it:
+                reason = of_it[0].reason or "starting"
+                if state == "sampling":
+                    reason = self._active_words()
+                return Rung(rung="counters", state=shown, reason=reason, fix=of_it[0].fix)
+        return Rung(rung="counters", state="waiting", reason="no kernel is traced yet")
+
+    def close(self) -> None:
+        """End the workers."""
+        for device in self._devices.values():
+            if device.worker is not None:
+                self._unwatch(device.worker)
+                device.worker.end()
+                device.worker = None
+
+    def _watch_writing(self, worker: CountersProcess) -> None:
+        """Write on as fast as the worker reads, not only at ticks."""
+        watched = worker.stdin in self._selector.get_map()
+        if worker.backed_up and not watched:
+            self._selector.register(
+                worker.stdin, selectors.EVENT_WRITE, lambda: self._write_on(worker)
+            )
+        elif watched and not worker.backed_up:
+            self._selector.unregister(worker.stdin)
+
+    def _write_on(self, worker: CountersProcess) -> None:
+        if worker.stdin in self._selector.get_map():  # it may have ended just now
+            worker.flush()
+            self._watch_writing(worker)
+
+    def _unwatch(self, worker: CountersProcess) -> None:
+        for descriptor in (worker.fileno(), worker.stdin):
+            if descriptor in self._selector.get_map():
+                self._selector.unregister(descriptor)
+
+    def _active_words(self) -> str:
+        explained = self.explained
+        rates = [h.samples_per_s for h in self.health.values()]
+        words = [f"{max(rates):.0f} samples/s"] if rates else []
+        if explained:
+            words.append(f"{min(explained.values()):.0%} of DRAM traffic explained")
+        return ", ".join(words)
+
+    def _start(self, uuid: str, device: "_Device") -> None:
+        worker = CountersProcess(uuid, self._log, self._arguments)
+        device.worker, device.heard = worker, time.monotonic()
+        device.state = State(state="starting")
+        self._selector.register(
+            worker.fileno(), selectors.EVENT_READ, lambda: self._read(uuid, device, worker)
+        )
+
+    def _read(self, uuid: str, device: "_Device", worker: CountersProcess) -> None:
+        said = worker.hear()
+        if said is None:
+            self._unwatch(worker)
+            self._ended(device, worker, f"ended ({worker.end() or 'exit code 0'})")
+            return
+        for message in said:
+            device.heard = time.monotonic()
+            match message:
+                case State():
+                    device.state = message
+                case Health():
+                    device.health = message
+                case Result():
+                    self._take(uuid, device, message)
+
+    def _take(self, uuid: str, device: "_Device", result: Result) -> None:
+        about = self._host.devices.get(uuid)
+        capability = about.compute_capability if about is not None else None
+        self.work.take(
+            result, self._describe, capability or "", about.cores if about is not None else None
+        )
+        device.explained = explained(result)
+
+    def _ended(self, device: "_Device", worker: CountersProcess, problem: str) -> None:
+        device.worker, device.health = None, None
+        pause = device.backoff.failed(time.monotonic() - worker.started)
+        what = f"the counters worker {problem}"
+        device.state = State(
+            state="unavailable",
+            reason=what,
+            fix=f"it is started again in {pause:.0f} s; see the log",
+        )
+        self._host.notice("warning", what, "kernels go on without their bytes; see the log")
+
+
+class _Device:
+    """One GPU: its worker, and what the next batch for it holds."""
+
+    def __init__(self) -> None:
+        self.worker: CountersProcess | None = None
+        self.backoff = Backoff()
+        self.state = State(state="starting")
+        self.health: Health | None = None
+        self.explained: float | None = None
+        self.heard = time.monotonic()
+        self.launches: list[tuple[Integers, Integers, Integers]] = []
+        self.lost: list[tuple[int, int]] = []
+        self.traced_ns: int | None = None
+        self.wanted = False
+
+    def tell(self, until_ns: int, traced: bool, foreign: bool) -> None:
+        """Send the launches that came since the last call, and what was traced up to a moment."""
+        launches, self.launches = self.launches, []
+        self.wanted = self.wanted or bool(launches)
+        begin = self.traced_ns
+        spans = [(begin, until_ns)] if traced and begin is not None and begin < until_ns else []
+        if spans:
+            self.traced_ns = until_ns
+        if self.worker is None:
+            return
+        rows, start, end = (
+            np.concatenate([part[i] for part in launches] or [np.empty(0, dtype=np.int64)])
+            for i in range(3)
+        )
+        lost, self.lost = self.lost, []
+        sent = self.worker.tell(
+            Batch(
+                until_ns=until_ns,
+                kernel=np.where(rows < 0, NO_ROW, rows).astype("<u4").tobytes(),
+                start_ns=start.astype("<i8").tobytes(),
+                end_ns=end.astype("<i8").tobytes(),
+                traced_ns=np.array(spans, "<i8").tobytes(),
+                lost_ns=np.array(lost, "<i8").tobytes(),
+                foreign=foreign,
+            )
+        )
+        if not sent:
+            self.lost = [*lost, *([(int(start.min()), int(end.max()))] if len(start) else [])]
+
+
+def explained(result: Result) -> float | None:
+    """The part of the DRAM traffic of a window that traced kernels explain; None without any."""
+    dram = [i for i, name in enumerate(result.metrics) if name.startswith("dram__bytes")]
+    counted = float(result.array("device")[dram].sum())
+    return float(result.array("attributed")[dram].sum()) / counted if counted > 0 else None

@@ -1,0 +1,160 @@
+"""What the collector makes of attributed counts: bytes and FLOPs of rows, with errors and reasons."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from recording import attribute, load_excerpt, truth
+
+from roofmon.collector.sampled_work import SampledWork
+from roofmon.counters.weights import HMMA
+from roofmon.counters.worker_messages import NO_ROW, Result, result_of
+from roofmon.model.kernel import KernelDescription
+
+SMS = 132
+
+
+def told(found):
+    """As it comes out of the pipe."""
+    encoded = msgspec.msgpack.encode(result_of(found, 0, 1))
+    return msgspec.msgpack.decode(encoded, type=Result)
+
+
+def take(work, found, capability="9.0", names=None):
+    names = names or [name for name, _, _ in load_excerpt()[3]]
+
+    def describe(row):
+        return KernelDescription(id=row, name=names[row], device="GPU-test")
+
+    work.take(told(found), describe, capability, SMS)
+
+
+def values(work, row, everything=True):
+    """(kind, key, upper bound) → value and relative error of one row, as consumers decode it."""
+    found = {}
+    for column in work.columns(everything=everything, standing=lambda _: True):
+        ids = np.frombuffer(column.ids, "<u4").tolist()
+        if row in ids:
+            at = ids.index(row)
+            value = np.frombuffer(column.values, "<f8")[at]
+            error = np.frombuffer(column.rel_error, "<f4")[at]
+            found[column.kind, column.key, column.upper_bound] = (float(value), float(error))
+            assert column.provenance == "sampled"
+            assert column.counts == ("lts__t_bytes" if column.key == "l2" else "requested")
+    return found
+
+
+def busiest(found):
+    """The row of the kernel that moved most."""
+    totals = found.amounts[:, 0] * found.launches
+    return int(found.kernels[totals.argmax()])
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "tf32", "fp8"])
+def test_a_gemm_gets_its_flops_and_bytes(precision):
+    phase, work = f"gemm_{precision}", SampledWork()
+    found = attribute(load_excerpt(), phase, 5)
+    take(work, found)
+    row = busiest(found)
+    mine = values(work, row)
+    flops, error = mine["flops", f"tensor/{precision}", False]
+    assert flops == pytest.approx(truth(load_excerpt(), phase)["flops"], rel=0.01)
+    assert 0 < error < 0.05
+    at = found.kernels.tolist().index(row)
+    assert mine["bytes", "dram", False][0] == pytest.approx(found.amounts[at, :2].sum())
+    assert ("bytes", "l2", False) in mine
+    assert work.notes[row] == {}
+
+
+def test_flops_that_need_not_be_fmas_are_an_upper_bound():
+    work, found = SampledWork(), attribute(load_excerpt(), "gemm_fp32", 5)
+    take(work, found)
+    mine = values(work, busiest(found))
+    flops, _ = mine["flops", "vector/fp32", True]
+    assert flops == pytest.approx(truth(load_excerpt(), "gemm_fp32")["flops"], rel=0.01)
+    assert not [key for key in mine if key[1].startswith("tensor")]
+
+
+def test_a_precision_that_nothing_tells_is_a_range_in_words():
+    work, found = SampledWork(), attribute(load_excerpt(), "gemm_bf16", 5)
+    row, names = busiest(found), ["my_kernel"] * len(load_excerpt()[3])
+    take(work, found, names=names)
+    assert not [key for key in values(work, row) if key[1].startswith("tensor")]
+    # 2·4096³ = 137.4 GFLOP at bf16: tf32 by mma.sync is a third, fp8 by wgmma twice as much.
+    words = work.notes[row]["flops"]
+    assert words.startswith("45.8 to 275 GFLOP (")
+    assert "(bf16, fp16, tf32, fp8): precision not known" in words
+
+
+def test_an_unknown_architecture_has_bytes_and_a_reason():
+    work, found = SampledWork(), attribute(load_excerpt(), "gemm_bf16", 5)
+    take(work, found, capability="8.6")
+    mine = values(work, busiest(found))
+    assert {key[0] for key in mine} == {"bytes"}
+    assert "sm_86" in work.notes[busiest(found)]["flops"]
+
+
+def test_kernels_that_cannot_be_told_apart_have_no_values_of_their_own():
+    found = attribute(load_excerpt(), "decode_eager_bf16", 5)
+    at = found.kernels.tolist().index(busiest(found))
+    other = 0 if at else 1
+    groups = found.groups.copy()
+    groups[[at, other], :2] = 9
+    together = found.together.copy()
+    together[[at, other], 0] = 50e6
+    together[[at, other], 1] = 0.0
+    work = SampledWork()
+    take(work, found)
+    assert values(work, int(found.kernels[at]))["bytes", "dram", False][0] > 30e6
+    take(work, replace(found, groups=groups, together=together))
+    value, _ = values(work, int(found.kernels[at]), everything=False)["bytes", "dram", False]
+    assert np.isnan(value)
+    words = work.notes[int(found.kernels[at])]["bytes"]
+    assert words == "known only together with 1 other kernel: 50 MB at dram per launch of this one"
+
+
+def test_tensor_work_that_is_mixed_up_is_said():
+    found = attribute(load_excerpt(), "gemm_bf16", 5)
+    at, hmma = found.kernels.tolist().index(busiest(found)), found.metrics.index(HMMA)
+    groups = found.groups.copy()
+    groups[at, hmma] = 0
+    work = SampledWork()
+    take(work, replace(found, groups=groups))
+    assert "tensor work" in work.notes[busiest(found)]["flops"]
+
+
+def test_contended_kernels_keep_their_bytes_and_say_so():
+    found = attribute(load_excerpt(), "vector_add_fp32", 5)
+    work = SampledWork()
+    take(work, replace(found, contended=np.ones(len(found.kernels), dtype=bool)))
+    assert values(work, busiest(found))["bytes", "dram", False][0] == pytest.approx(805e6, rel=0.01)
+    assert "another process" in work.notes[busiest(found)]["bytes"]
+    assert set(work.take_notes()) >= {busiest(found)}
+    assert work.take_notes() == {}
+    take(work, found)
+    assert work.take_notes()[busiest(found)] == {}  # all is well again
+
+
+def test_only_what_changed_is_sent_and_rows_that_went_are_not():
+    found = attribute(load_excerpt(), "vector_add_fp32", 5)
+    work, row = SampledWork(), busiest(found)
+    take(work, found)
+    assert values(work, row, everything=False)
+    assert not values(work, row, everything=False)
+    assert not work.columns(everything=True, standing=lambda _: False)
+    assert values(work, row)
+    work.forget([row])
+    assert not values(work, row)
+    take(work, found)
+    work.reset()
+    assert not work.columns(everything=True, standing=lambda _: True)
+
+
+def test_launches_without_a_row_stay_in_the_worker():
+    found = attribute(load_excerpt(), "vector_add_fp32", 5)
+    kernels = found.kernels.copy()
+    kernels[-1] = NO_ROW
+    result = told(replace(found, kernels=kernels))
+    assert len(result.array("kernels")) == len(kernels) - 1
+    assert result.array("amounts").shape == (len(kernels) - 1, len(found.metrics))
