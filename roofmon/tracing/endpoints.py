@@ -131,8 +131,9 @@ def _process_name(pid: int) -> str:
 
 def _is_bound(path: Path) -> bool:
     """Whether a process has this socket open. Asks with the wrong type of socket, which the kernel refuses
-    without telling the process: "connection refused" where there is none, "wrong type" where there is."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+    without telling the process: "connection refused" where there is none, "wrong type" where there is.
+    (gVisor refuses datagram sockets either way.)"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.connect(str(path))
         except OSError as error:

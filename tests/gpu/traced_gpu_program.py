@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,37 +20,57 @@ from roofmon.tracing.trace_protocol import Device, Drops, Kernels, Name, State, 
 from roofmon.tracing.trace_reader import TraceConnection
 
 LOOPS = Path(__file__).with_name("traced_loops.py")
-DEADLINE_S = 120.0
+DEADLINE_S = 60.0
 
 
 class TracedLoops:
-    """The running program. `python` may be another environment's interpreter, with torch in it."""
+    """The running program. `python` may be another environment's interpreter, with torch in it; `library`
+    another build of the injected one. `early` attaches as soon as there is a socket, while the driver is
+    being initialised, as `roofmon run` does: then there is a `monitor`."""
 
     def __init__(
-        self, *, traced: bool = True, core: int | None = None, python: str = sys.executable
+        self,
+        *,
+        traced: bool = True,
+        core: int | None = None,
+        python: str = sys.executable,
+        library: Path | None = None,
+        early: bool = False,
     ) -> None:
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self._unread = b""
         environment = {k: v for k, v in os.environ.items() if k != "CUDA_INJECTION64_PATH"}
         if traced:
-            environment["CUDA_INJECTION64_PATH"] = str(library_path())
+            environment["CUDA_INJECTION64_PATH"] = str(library or library_path())
         self.process = subprocess.Popen(
             [python, "-P", str(LOOPS), *([] if core is None else [str(core)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            text=True,
             env=environment,
         )
+        self.monitor = CountingMonitor(self.endpoint(DEADLINE_S)) if early else None
         self._expect("ready")
 
     def _line(self) -> str:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline().strip()
-        if not line:
-            code = self.process.wait(20)
-            self.errors.seek(0)
-            raise AssertionError(f"the program ended with {code}: {self.errors.read()[-2000:]}")
-        return line
+        deadline = time.monotonic() + DEADLINE_S
+        while b"\n" not in self._unread:
+            left = deadline - time.monotonic()
+            if not select.select([self.process.stdout], [], [], max(left, 0))[0]:
+                self.process.send_signal(signal.SIGABRT)
+                raise AssertionError(f"no answer in {DEADLINE_S:.0f} s; {self._end()}")
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not data:
+                raise AssertionError(self._end())
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode().strip()
+
+    def _end(self) -> str:
+        code = self.process.wait(20)
+        self.errors.seek(0)
+        return f"the program ended with {code}: {self.errors.read()[-4000:]}"
 
     def _expect(self, line: str) -> None:
         found = self._line()
@@ -56,7 +78,7 @@ class TracedLoops:
 
     def start(self, command: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(command + "\n")
+        self.process.stdin.write(f"{command}\n".encode())
         self.process.stdin.flush()
 
     def result(self) -> dict[str, Any]:
@@ -70,18 +92,22 @@ class TracedLoops:
         assert found["good"], (command, found)
         return found
 
-    def endpoint(self) -> Endpoint:
-        deadline = time.monotonic() + DEADLINE_S
+    def endpoint(self, seconds: float = 10.0) -> Endpoint:
+        deadline = time.monotonic() + seconds
         while True:
             for endpoint in find_endpoints("trace"):
                 if endpoint.pid == self.process.pid:
                     return endpoint
+            assert self.process.poll() is None, self._end()
             assert time.monotonic() < deadline, "the library does not listen"
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def attach(self, state: str = "tracing") -> "CountingMonitor":
         monitor = CountingMonitor(self.endpoint())
-        monitor.wait(lambda: monitor.state in (state, "failed"))
+        try:
+            monitor.wait(lambda: monitor.state in (state, "failed"))
+        except EOFError as error:
+            raise AssertionError(f"{error}; {self._end()}") from None
         assert monitor.state == state, monitor.states
         return monitor
 
@@ -138,7 +164,7 @@ class CountingMonitor:
                     case State():
                         self.states.append(event)
             if not events:
-                time.sleep(0.005)
+                time.sleep(0.002)
 
     @property
     def state(self) -> str:
@@ -151,11 +177,14 @@ class CountingMonitor:
         return joined[np.argsort(joined["start_ns"])]
 
     def wait(self, until, seconds: float = DEADLINE_S) -> None:
+        """Raises EOFError where the connection ended before."""
         deadline = time.monotonic() + seconds
         while not until():
             shown = (self.kernels, self.transfers, self.drops, self.states, self.connection.closed)
+            if not self._thread.is_alive() and not until():
+                raise EOFError(f"the connection ended: {shown}")
             assert time.monotonic() < deadline, shown
-            time.sleep(0.01)
+            time.sleep(0.002)
 
     def settle(self) -> None:
         """Until nothing has come for half a second."""

@@ -6,11 +6,12 @@
     profiler NAME  keeps a profiler running from here on: torch or proton
 
 Pieces of work: eager, before (a CUDA graph captured at the start), after (one captured then), threads
-(8), streams (4), tiny (a graph of 100 kernels of 1 µs), gemm, add, softmax, gemm4096, copies, long (one
+(8), streams (4), tiny (a graph of 100 kernels of 1 µs), gemm, add, softmax, gemm8192, copies, long (one
 kernel of six seconds). The JSON: kernels, seconds, event_us (of CUDA events, a kernel), good, free_bytes
 (of GPU memory).
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -20,8 +21,7 @@ from collections.abc import Callable
 
 import torch
 
-if len(sys.argv) > 1:
-    os.sched_setaffinity(0, {int(sys.argv[1])})
+faulthandler.enable()  # a crash, and the SIGABRT that ends one that hangs, say where each thread is
 torch.manual_seed(0)
 
 GRAPH = 100
@@ -94,17 +94,17 @@ def make(name: str) -> Work:  # noqa: PLR0911 - a table of small recipes
         return Spread(THREADS, threads=True)
     if name == "streams":
         return Spread(STREAMS, threads=False)
-    if name in ("gemm", "gemm4096"):
-        size = 2048 if name == "gemm" else 4096
+    if name in ("gemm", "gemm8192"):
+        size = 2048 if name == "gemm" else 8192
         a, b = (torch.randn(size, size, device="cuda").to(torch.bfloat16) for _ in range(2))
         out = torch.empty_like(a)
         return Work(lambda: torch.mm(a, b, out=out), 1, [])
     if name == "add":
-        a, b = (torch.randn(1 << 26, device="cuda") for _ in range(2))
+        a, b = (torch.randn(1 << 28, device="cuda") for _ in range(2))
         out = torch.empty_like(a)
         return Work(lambda: torch.add(a, b, out=out), 1, [])
     if name == "softmax":
-        a = torch.randn(16384, 4096, device="cuda")
+        a = torch.randn(65536, 4096, device="cuda")
         return Work(lambda: torch.softmax(a, -1), 1, [])
     if name == "copies":
         host = torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
@@ -196,6 +196,10 @@ def start_profiler(name: str) -> dict[str, object]:
 
 make("eager").repeat(20)
 torch.cuda.synchronize()
+if len(sys.argv) > 1:
+    # Of this thread alone: those that CUDA and the library started have the other cores, as they have where
+    # nothing is pinned. On the same core they would take turns with what is measured.
+    os.sched_setaffinity(0, {int(sys.argv[1])})
 print("ready", flush=True)
 for line in sys.stdin:
     name, value, *rest = line.split()

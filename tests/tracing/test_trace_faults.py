@@ -93,6 +93,20 @@ def test_attach_while_the_driver_is_being_initialised_waits_for_it(cuda: CudaDou
     cuda.check_unharmed(program)
 
 
+def test_cupti_is_left_alone_while_the_driver_is_being_initialised(cuda: CudaDouble) -> None:
+    program = cuda.start(
+        starting=1, fail__cuptiGetVersion=999
+    )  # a call of it would end the waiting
+    monitor = program.attach("starting")
+    time.sleep(0.3)
+    program.do("set fail.cuptiGetVersion 0", "set starting 0")
+    monitor.wait(lambda: monitor.state != "starting")
+    assert [state.state for state in monitor.states] == ["starting", "tracing"]
+    program.do("launch a 10")
+    monitor.wait_for_count(10)
+    cuda.check_unharmed(program)
+
+
 def test_cupti_that_does_not_tell_its_version_is_not_used(cuda: CudaDouble) -> None:
     program = cuda.start(fail__cuptiGetVersion=999)
     monitor = program.attach("failed")
@@ -138,6 +152,51 @@ def test_buffers_are_bounded_while_nothing_ends(cuda: CudaDouble) -> None:
     program.do("launch b 100")
     monitor.wait_for_count(200_100)
     assert monitor.launches("b") == 100
+    cuda.check_unharmed(program)
+
+
+def test_old_cupti_is_stopped_before_it_would_be_refused_a_buffer(cuda: CudaDouble) -> None:
+    """Before 12.9 CUPTI crashes where it is given none, and so does the stand-in."""
+    program = cuda.start(version=26, hold=1)
+    monitor = program.attach()
+    program.do("launch a 100000", "launch a 100000 1")
+    monitor.wait(lambda: monitor.state == "failed")
+    assert "too many records wait" in monitor.states[-1].reason
+    program.do("set hold 0", "launch b 100")
+    again = program.attach()
+    program.do("launch c 100")
+    again.wait(lambda: again.launches("c") == 100)
+    again.detach()
+    monitor.detach()
+    program.wait_until_detached()
+    program.do("set fail.cuptiActivityDisable 999")
+    program.attach().detach()  # what cannot be switched off goes on asking for buffers
+    program.wait_until_detached()
+    cuda.check_unharmed(program, "launch d 100000")
+
+
+def test_buffers_whose_kernels_never_get_their_times_come_back(cuda: CudaDouble) -> None:
+    program = cuda.start()
+    for _ in range(4):
+        monitor = program.attach()
+        program.do(f"set duration_ns {10**18}", "launch a 60000", "set duration_ns 0")
+        monitor.detach()  # each leaves 95 of the 256 buffers with CUPTI
+        program.wait_until_detached()
+    monitor = program.attach()
+    program.do("launch b 60000")
+    monitor.wait(lambda: monitor.launches("b") == 60_000)
+    assert monitor.drops == 0
+    cuda.check_unharmed(program)
+
+
+def test_record_that_is_not_complete_is_a_drop(cuda: CudaDouble) -> None:
+    program = cuda.start()
+    monitor = program.attach()
+    program.do("set fail.cuptiActivityGetNextRecord 21", "launch a 10")
+    monitor.wait(lambda: monitor.drops > 0)
+    program.do("set fail.cuptiActivityGetNextRecord 0", "launch b 10")
+    monitor.wait(lambda: monitor.launches("b") == 10)
+    assert monitor.state == "tracing"
     cuda.check_unharmed(program)
 
 
@@ -216,6 +275,31 @@ def test_profiler_of_the_program_sees_all_before_and_after(cuda: CudaDouble) -> 
     cuda.check_unharmed(program)
 
 
+@pytest.mark.parametrize("own_timestamp", [0, 1])
+def test_clock_that_the_programs_profiler_left_is_set_right(
+    cuda: CudaDouble, own_timestamp: int
+) -> None:
+    """torch.profiler gives CUPTI the processor's ticks for a clock, and leaves it so."""
+    program = cuda.start(own_timestamp=own_timestamp)
+    program.do("profile start", "launch a 10", "profile stop")
+    monitor = program.attach()
+    before = time.time_ns()
+    program.do("launch b 100")
+    monitor.wait_for_count(100)
+    assert monitor.drops == (100 if own_timestamp else 0)  # where only the records can tell
+
+    def clock_is_right() -> bool:
+        program.do("launch c 1")
+        return monitor.launches("c") > 0
+
+    monitor.wait(clock_is_right)
+    program.do("launch d 2000")
+    monitor.wait(lambda: monitor.launches("d") == 2000)
+    assert before < monitor.kernels["start_ns"].min()
+    assert monitor.kernels["end_ns"].max() < time.time_ns()
+    cuda.check_unharmed(program)
+
+
 def test_attach_notices_that_it_displaced_a_profiler(cuda: CudaDouble) -> None:
     program = cuda.start()
     program.do("profile start", "launch a 200")
@@ -257,11 +341,12 @@ def test_displaced_library_yields_and_says_so(cuda: CudaDouble, busy: bool) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"hold": 1}, {"version": 18, "global": 1, "hold": 1}],
-    ids=["idle", "long", "old"],
+    [{}, {"hold": 1}, {"version": 28, "global": 1, "hold": 1}, {"tells_once": 1}],
+    ids=["idle", "long", "old", "tells once"],
 )
 def test_silence_alone_is_no_displacement(cuda: CudaDouble, settings: dict[str, int]) -> None:
-    """An idle program, a kernel that runs for long, and that with a CUPTI that has one buffer for all."""
+    """An idle program, a kernel that runs for long, that with a CUPTI that has one buffer for all, and one
+    that does not answer twice."""
     program = cuda.start(**settings)
     monitor = program.attach()
     program.do("launch a 5")

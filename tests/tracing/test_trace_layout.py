@@ -69,7 +69,12 @@ CUPTI_FIELDS = {
     "memcpy": ("CUpti_ActivityMemcpy", {"copy": "copyKind", "flags": "flags"}),
     "memcpy2": (
         "CUpti_ActivityMemcpyPtoP",
-        {"copy": "copyKind", "flags": "flags", "to_device": "dstDeviceId"},
+        {
+            "copy": "copyKind",
+            "flags": "flags",
+            "from_device": "srcDeviceId",
+            "to_device": "dstDeviceId",
+        },
     ),
     "memset": ("CUpti_ActivityMemset", {"flags": "flags"}),
 }
@@ -88,6 +93,7 @@ CUPTI_CONSTANTS = {
     "OUR_SUCCESS": "CUPTI_SUCCESS",
     "NO_MORE_RECORDS": "CUPTI_ERROR_MAX_LIMIT_REACHED",
     "NOT_INITIALIZED": "CUPTI_ERROR_NOT_INITIALIZED",
+    "INVALID_KIND": "CUPTI_ERROR_INVALID_KIND",
     "FLUSH_FORCED": "CUPTI_ACTIVITY_FLAG_FLUSH_FORCED",
     "KIND_MEMCPY": "CUPTI_ACTIVITY_KIND_MEMCPY",
     "KIND_MEMSET": "CUPTI_ACTIVITY_KIND_MEMSET",

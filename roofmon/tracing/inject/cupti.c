@@ -7,14 +7,15 @@
  * CUPTI has one pair of callbacks a process. When the program's own profiler registers its pair, ours fall
  * silent, as they do when nothing runs. So after some flushes without a call we ask CUPTI for a record of
  * each device: the callbacks are ours if this gets us a request for a buffer, or the record. Only where that
- * has worked before, silence after it means that they are not, and we yield. Before 12.4 the record could
- * wait in one buffer with a kernel that runs for long, and would prove nothing. What we enabled stays as it
- * is, since the other profiler uses the same switches. */
+ * has worked twice before, silence after it means that they are not, and we yield. Before 13.0 the record
+ * could wait in one buffer with a kernel that runs for long, and would prove nothing. What we enabled stays
+ * as it is, since the other profiler uses the same switches. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cupti_types.h"
 #include "trace.h"
@@ -23,6 +24,7 @@ enum { ATTEMPTS = 750 }; /* half a minute: with many GPUs the driver takes secon
 enum { QUIET = 12, PATIENCE = 8 }; /* flushes, of 40 ms: until we ask, and until we believe the silence */
 
 static const size_t DEVICE_BUFFER_BYTES = 1 << 20, DEVICE_BUFFERS = 32; /* of the program's GPU memory */
+static const uint64_t SECOND_NS = 1000000000;
 static const int KINDS[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET};
 enum { KIND_COUNT = sizeof KINDS / sizeof *KINDS };
 
@@ -36,8 +38,9 @@ struct session session;
 static bool found;
 static struct {
     uint64_t calls, pongs;
-    int quiet; /* flushes since CUPTI called */
-    bool answers;
+    int quiet;   /* flushes since CUPTI called */
+    int answers; /* with the second, it is known to answer again and again */
+    bool clock_set;
 } watch;
 
 int session_next_record(uint8_t *buffer, size_t valid, void **record) {
@@ -49,13 +52,14 @@ uint64_t session_dropped(void *context, uint32_t stream) {
     return cupti.ActivityGetNumDroppedRecords(context, stream, &count) == CUPTI_SUCCESS ? count : 0;
 }
 
+/* A monitor that comes with the socket comes while the driver is being initialised. */
+static bool early(void) { return session.state != TRACING && ++session.attempts < ATTEMPTS; }
+
 static bool worked(int result, const char *function) {
     const char *words = NULL;
     if (result == CUPTI_SUCCESS) return true;
     if (cupti.GetResultString(result, &words) != CUPTI_SUCCESS || words == NULL) words = "unknown error";
-    /* A monitor that comes with the socket comes while the driver is being initialised. */
-    bool early = result == NOT_INITIALIZED && session.state != TRACING && ++session.attempts < ATTEMPTS;
-    session.state = early ? STARTING : FAILED;
+    session.state = result == NOT_INITIALIZED && early() ? STARTING : FAILED;
     session.changed = true;
     snprintf(session.reason, sizeof session.reason, "%s: %s (%d)", function, words, result);
     return false;
@@ -120,6 +124,13 @@ static void *driver_function(const char *name) {
     return function;
 }
 
+/* CUPTI is left alone until cuInit, in another thread, is over. */
+static bool driver_started(void) {
+    int (*count)(int *), devices;
+    *(void **)&count = driver_function("cuDeviceGetCount");
+    return count == NULL || count(&devices) != DRIVER_NOT_INITIALIZED;
+}
+
 /* The newest CUPTI that the driver can serve. */
 static int newest_major(void) {
     int (*get)(int *), version = 13000;
@@ -174,6 +185,19 @@ static void ask(void) {
     if (cupti.ActivityEnableAndDump(KIND_DEVICE) == CUPTI_SUCCESS) cupti.ActivityDisable(KIND_DEVICE);
 }
 
+static uint64_t unix_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* CUPTI's clock is this one until somebody gives it another: torch.profiler leaves it at the processor's
+ * ticks. Each registration spoils a record of every later session, so there is none where times are right. */
+static bool set_clock(void) {
+    watch.clock_set = true;
+    return worked(cupti.ActivityRegisterTimestampCallback(unix_ns), "cuptiActivityRegisterTimestampCallback");
+}
+
 static void disable(int kinds) {
     while (kinds-- > 0) cupti.ActivityDisable(KINDS[kinds]);
 }
@@ -182,24 +206,37 @@ void session_start(void) {
     size_t size = sizeof(size_t), bytes = DEVICE_BUFFER_BYTES, limit = DEVICE_BUFFERS;
     uint64_t since = 0;
     session.reason[0] = 0;
+    if (!driver_started()) {
+        session.state = early() ? STARTING : FAILED;
+        snprintf(session.reason, sizeof session.reason, "the driver did not come to be initialised");
+        return;
+    }
     session.state = FAILED;
     if (!find()) return;
     if (!worked(cupti.GetTimestamp(&since), "cuptiGetTimestamp")) return;
+    watch.clock_set = false;
+    if (since + SECOND_NS < unix_ns() || since > unix_ns() + SECOND_NS) {
+        if (!set_clock()) return;
+        since = unix_ns();
+    }
     if (!worked(cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_SIZE, &size, &bytes),
                 "cuptiActivitySetAttribute(DEVICE_BUFFER_SIZE)"))
         return;
     bool bounded = cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_POOL_LIMIT, &size, &limit) == CUPTI_SUCCESS;
+    if (!worked(cupti.ActivityRegisterCallbacks(records_requested, records_completed),
+                "cuptiActivityRegisterCallbacks"))
+        return;
+    /* What was in flight at a detach long ago has its times by now, or never gets them. */
+    if (records_stuck()) cupti.ActivityFlushAll(FLUSH_FORCED);
+    session_dropped(NULL, 0); /* what was dropped before is not ours */
     if (!records_begin(since)) {
         session.state = FAILED;
         snprintf(session.reason, sizeof session.reason, "the program has no memory to spare for records");
         return;
     }
-    session_dropped(NULL, 0); /* what was dropped before is not ours */
     int enabled = 0;
-    if (worked(cupti.ActivityRegisterCallbacks(records_requested, records_completed),
-               "cuptiActivityRegisterCallbacks"))
-        while (enabled < KIND_COUNT && worked(cupti.ActivityEnable(KINDS[enabled]), "cuptiActivityEnable"))
-            enabled++;
+    while (enabled < KIND_COUNT && worked(cupti.ActivityEnable(KINDS[enabled]), "cuptiActivityEnable"))
+        enabled++;
     if (enabled < KIND_COUNT) {
         disable(enabled);
         records_end();
@@ -208,7 +245,7 @@ void session_start(void) {
     struct signs signs = records_signs();
     watch.calls = signs.calls;
     watch.pongs = signs.pongs;
-    watch.answers = false;
+    watch.answers = 0;
     watch.quiet = QUIET;
     ask();
     /* Else it may be of a copy that was not used. */
@@ -234,13 +271,18 @@ void session_watch(void) {
         snprintf(session.reason, sizeof session.reason,
                  "the program's own profiler was running: it sees nothing from the attach on");
     }
-    watch.answers |= signs.pongs != watch.pongs;
+    if (signs.pongs != watch.pongs && ++watch.answers == 1) ask();
+    watch.pongs = signs.pongs;
+    if (signs.other_clock && !watch.clock_set && !set_clock()) {
+        disable(KIND_COUNT);
+        return;
+    }
     watch.quiet = signs.calls == watch.calls ? watch.quiet + 1 : 0;
     watch.calls = signs.calls;
     if (watch.quiet == QUIET) ask();
     if (watch.quiet <= QUIET + PATIENCE) return;
     watch.quiet = 0;
-    if (!watch.answers) return;
+    if (watch.answers < 2) return;
     session.state = YIELDED;
     session.changed = true;
     snprintf(session.reason, sizeof session.reason, "the program's own profiler took CUPTI over");
@@ -251,11 +293,17 @@ void session_flush(bool forced) {
     if (session.state != TRACING) return;
     if (worked(cupti.ActivityFlushAll(forced ? FLUSH_FORCED : 0), "cuptiActivityFlushAll") &&
         worked(cupti.ActivityGetNumDroppedRecords(NULL, 0, &lost), "cuptiActivityGetNumDroppedRecords") &&
-        worked(records_signs().unreadable, "cuptiActivityGetNextRecord")) {
+        worked(records_signs().unreadable, "cuptiActivityGetNextRecord") && !records_signs().crowded) {
         records_lost(lost);
-    } else {
-        disable(KIND_COUNT);
+        return;
     }
+    if (session.state == TRACING) {
+        session.state = FAILED;
+        session.changed = true;
+        snprintf(session.reason, sizeof session.reason,
+                 "too many records wait for kernels that run for long: CUPTI before 12.9 cannot bear it");
+    }
+    disable(KIND_COUNT);
 }
 
 /* What the driver tells of a device. Needs no context; called between records, not in a callback. */

@@ -13,6 +13,7 @@ enum {
     CUPTI_SUCCESS = 0,
     NO_MORE_RECORDS = 12,
     NOT_INITIALIZED = 15,
+    INVALID_KIND = 21, /* also: a record that is not complete */
     FLUSH_FORCED = 1,
     KIND_MEMCPY = 1,
     KIND_MEMSET = 2,
@@ -21,8 +22,9 @@ enum {
     KIND_MEMCPY2 = 22, /* between devices */
     ATTRIBUTE_DEVICE_BUFFER_SIZE = 0,
     ATTRIBUTE_DEVICE_BUFFER_POOL_LIMIT = 2,
-    VERSION_OLDEST = 18,     /* 12.0 */
-    VERSION_PER_THREAD = 22, /* 12.4: by default each thread has an activity buffer of its own */
+    VERSION_OLDEST = 18,         /* 12.0 */
+    VERSION_REFUSABLE = 27,      /* 12.9: those before crash where they are given no buffer */
+    VERSION_PER_THREAD = 130000, /* 13.0: by default each thread has an activity buffer of its own */
     VERSION_TOO_NEW = 140000,
     COPY_HTOD = 1,
     COPY_DTOH = 2,
@@ -32,6 +34,7 @@ enum {
     COPY_HTOH = 9,
     COPY_PTOP = 10,
     RECORD_ASYNCHRONOUS = 1,
+    DRIVER_NOT_INITIALIZED = 3, /* of CUDA's driver, not of CUPTI */
 };
 
 struct cupti_kernel {
@@ -101,6 +104,7 @@ AT(cupti_kernel, graph, 156);
 AT(cupti_memcpy, bytes, 8);
 AT(cupti_memcpy, device, 32);
 AT(cupti_memcpy, graph, 72);
+AT(cupti_memcpy2, from_device, 44);
 AT(cupti_memcpy2, to_device, 52);
 AT(cupti_memcpy2, correlation, 60);
 AT(cupti_memcpy2, graph, 80);
@@ -111,6 +115,7 @@ AT(cupti_memset, graph, 72);
 
 typedef void (*cupti_requested)(uint8_t **, size_t *, size_t *);
 typedef void (*cupti_completed)(void *, uint32_t, uint8_t *, size_t, size_t);
+typedef uint64_t (*cupti_clock)(void);
 
 /* X(name without the leading "cupti", parameters) */
 #define CUPTI_FUNCTIONS(X)                                                \
@@ -118,6 +123,7 @@ typedef void (*cupti_completed)(void *, uint32_t, uint8_t *, size_t, size_t);
     X(GetResultString, (int, const char **))                              \
     X(GetTimestamp, (uint64_t *))                                         \
     X(ActivityRegisterCallbacks, (cupti_requested, cupti_completed))      \
+    X(ActivityRegisterTimestampCallback, (cupti_clock))                   \
     X(ActivitySetAttribute, (int, size_t *, void *))                      \
     X(ActivityEnable, (int))                                              \
     X(ActivityEnableAndDump, (int))                                       \

@@ -11,9 +11,12 @@
 #include "cupti_types.h"
 #include "trace.h"
 
+static const uint64_t DAY_NS = 86400ull * 1000000000;
+
 enum {
     BUFFER_BYTES = 128 << 10, /* 600 records: small, as only buffers whose kernels all ended come back */
     BUFFERS = 256,            /* 32 MiB; each thread that launches holds one or two */
+    RESERVE = 256,            /* until an old CUPTI, which cannot be refused one, has been stopped */
     NAME_SLOTS = 4 * MAX_NAMES,
     RECENT_NAMES = 4096,
     NAMES_BYTES = 16 << 20,
@@ -25,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint8_t *memory;
     bool out;
-} buffers[BUFFERS];
+} buffers[BUFFERS + RESERVE];
 
 static struct batch *filling, *taken; /* NULL while detached */
 static uint64_t since, dropped;
@@ -80,8 +83,10 @@ static uint32_t name_id(const char *text) {
 
 /* Whether a record is of this session and sound; counts those that are not sound. */
 static bool is_good(uint64_t start, uint64_t end, uint32_t device) {
-    if (end != 0 && end < since) return false; /* left over from before the attach */
-    if (start != 0 && end >= start && end < 1ull << 62 && device < MAX_DEVICES) return true;
+    bool ours = end == 0 || end + DAY_NS > since;
+    if (ours && end != 0 && end < since) return false; /* left over from before the attach */
+    signs.other_clock |= !ours;
+    if (ours && start != 0 && end >= start && end < 1ull << 62 && device < MAX_DEVICES) return true;
     dropped++;
     return false;
 }
@@ -157,7 +162,7 @@ static void add_record(const void *record) {
     }
     case KIND_MEMCPY2: {
         const struct cupti_memcpy2 *from = record;
-        add_transfer(TRANSFER(from, P2P), from->device, from->to_device);
+        add_transfer(TRANSFER(from, P2P), from->from_device, from->to_device);
         break;
     }
     case KIND_MEMSET: {
@@ -172,14 +177,17 @@ static void add_record(const void *record) {
 void records_requested(uint8_t **buffer, size_t *size, size_t *max_records) {
     *buffer = NULL;
     *size = *max_records = 0;
+    const bool refusable = session.version >= VERSION_REFUSABLE;
+    const int most = refusable ? BUFFERS : BUFFERS + RESERVE;
     pthread_mutex_lock(&lock);
     signs.calls++;
-    for (int i = 0; i < BUFFERS && filling != NULL && *buffer == NULL; i++) {
+    for (int i = 0; i < most && (filling != NULL || !refusable) && *buffer == NULL; i++) {
         void *made = NULL;
         if (buffers[i].out) continue;
         if (buffers[i].memory == NULL && posix_memalign(&made, 64, BUFFER_BYTES) != 0) break;
         if (made != NULL) buffers[i].memory = made;
         buffers[i].out = true;
+        signs.crowded |= i >= BUFFERS;
         *buffer = buffers[i].memory;
         *size = BUFFER_BYTES;
     }
@@ -187,7 +195,7 @@ void records_requested(uint8_t **buffer, size_t *size, size_t *max_records) {
 }
 
 static int find_buffer(const uint8_t *memory) {
-    for (int i = 0; i < BUFFERS; i++)
+    for (int i = 0; i < BUFFERS + RESERVE; i++)
         if (buffers[i].memory == memory && buffers[i].out) return i;
     return -1;
 }
@@ -200,7 +208,7 @@ void records_completed(void *context, uint32_t stream, uint8_t *buffer, size_t s
     pthread_mutex_unlock(&lock);
     if (place < 0) return;
     void *some[AT_ONCE], *record = NULL;
-    int result = CUPTI_SUCCESS;
+    int result = valid ? CUPTI_SUCCESS : NO_MORE_RECORDS;
     while (result == CUPTI_SUCCESS) {
         int count = 0;
         while (count < AT_ONCE && (result = session_next_record(buffer, valid, &record)) == CUPTI_SUCCESS)
@@ -212,10 +220,20 @@ void records_completed(void *context, uint32_t stream, uint8_t *buffer, size_t s
     uint64_t lost = session_dropped(context, stream);
     pthread_mutex_lock(&lock);
     signs.calls++;
-    if (result != NO_MORE_RECORDS) signs.unreadable = result;
+    /* After one that is not complete the rest cannot be reached: it was one, or more, that nobody can count. */
+    if (result == INVALID_KIND) lost++;
+    else if (result != NO_MORE_RECORDS) signs.unreadable = result;
     if (filling != NULL) dropped += lost;
     buffers[place].out = false;
     pthread_mutex_unlock(&lock);
+}
+
+bool records_stuck(void) {
+    int out = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BUFFERS; i++) out += buffers[i].out;
+    pthread_mutex_unlock(&lock);
+    return out > BUFFERS / 4;
 }
 
 bool records_begin(uint64_t since_ns) {
@@ -230,7 +248,7 @@ bool records_begin(uint64_t since_ns) {
     filling = first;
     taken = second;
     since = since_ns;
-    signs.displaced_another = false;
+    signs.crowded = signs.other_clock = false;
     signs.unreadable = 0;
     pthread_mutex_unlock(&lock);
     return true;
@@ -240,7 +258,8 @@ void records_end(void) {
     pthread_mutex_lock(&lock);
     struct batch *first = filling, *second = taken;
     filling = taken = NULL;
-    for (int i = 0; i < BUFFERS; i++) {
+    signs.displaced_another = false;
+    for (int i = 0; i < BUFFERS + RESERVE; i++) {
         if (buffers[i].out) continue;
         free(buffers[i].memory);
         buffers[i].memory = NULL;

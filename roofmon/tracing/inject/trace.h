@@ -65,11 +65,14 @@ struct batch {
 struct signs { /* of CUPTI still calling us */
     uint64_t calls, pongs;
     bool displaced_another;
-    int unreadable; /* why a buffer could not be read, 0 while all could */
+    bool other_clock; /* records came with times of a clock that is not ours */
+    bool crowded;     /* the reserve of buffers had to be used, by an old CUPTI */
+    int unreadable;   /* why a buffer could not be read, 0 while all could */
 };
 
 void records_requested(uint8_t **buffer, size_t *size, size_t *max_records);
 void records_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+bool records_stuck(void);              /* many buffers have not come back */
 bool records_begin(uint64_t since_ns); /* false: no memory */
 void records_end(void);
 void records_lost(uint64_t count);

@@ -108,11 +108,19 @@ static void own_complete(void *context, uint32_t stream, uint8_t *buffer, size_t
     free(buffer);
 }
 
+static uint64_t ticks(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 3 * ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+}
+
 static void profile(const char *step) {
     int (*enable)(int), (*disable)(int), (*flush)(uint32_t), (*use)(void *, void *);
+    int (*set_clock)(uint64_t (*)(void));
     void *cupti = dlopen("libcupti.so.13", RTLD_NOW);
     if (cupti == NULL) abort();
     *(void **)&use = dlsym(cupti, "cuptiActivityRegisterCallbacks");
+    *(void **)&set_clock = dlsym(cupti, "cuptiActivityRegisterTimestampCallback");
     *(void **)&enable = dlsym(cupti, "cuptiActivityEnable");
     *(void **)&disable = dlsym(cupti, "cuptiActivityDisable");
     *(void **)&flush = dlsym(cupti, "cuptiActivityFlushAll");
@@ -122,6 +130,7 @@ static void profile(const char *step) {
         void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t) = own_complete;
         seen = 0;
         if (use(*(void **)&request, *(void **)&complete) != 0) abort();
+        set_clock(ticks);
         enable(10);
     } else {
         flush(0);

@@ -1,0 +1,171 @@
+"""How CUPTI behaves under other settings of the injected library: what decides them.
+
+    python tests/gpu/tune_trace.py [times] [left]
+
+times: graph records until CUPTI has no device buffers left and their times go bad. A similar library had
+nothing but bad times once its buffers had been filled once; with four buffers of 1 MiB that would be seen
+after 160,000 records. left: what a launch costs dormant, attached and after the detach, by
+what was switched on. Each variant is the library's source with some text replaced. Needs a GPU and torch.
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from traced_gpu_program import TracedLoops
+
+from roofmon.tracing.inject import build
+
+Change = tuple[str, str, str]
+"""File, the text in it, and what stands in its place."""
+
+KINDS = "{KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET}"
+REGISTER = "    if (!worked(cupti.ActivityRegisterCallbacks("
+FLUSHED = "    size_t lost = 0;\n    if (session.state != TRACING) return;\n"
+FUNCTIONS = "    X(ActivityFlushAll, (uint32_t))"
+
+
+def buffers(count: int) -> Change:
+    return ("cupti.c", "DEVICE_BUFFERS = 32;", f"DEVICE_BUFFERS = {count};")
+
+
+def kinds(*names: str) -> Change:
+    return ("cupti.c", KINDS, "{" + ", ".join(names) + "}")
+
+
+def every(flushes: int, code: str) -> Change:
+    """Does something with every so many flushes, 40 ms apart."""
+    counted = f"    static int flushes;\n    if (++flushes % {flushes} == 0) {{ {code} }}\n"
+    return ("cupti.c", FLUSHED, FLUSHED + counted)
+
+
+PINNED = (
+    "cupti.c",
+    REGISTER,
+    "    { uint8_t one = 1; size_t w = 1; cupti.ActivitySetAttribute(8, &w, &one); }\n" + REGISTER,
+)
+PERIOD = (
+    ("cupti_types.h", FUNCTIONS, "    X(ActivityFlushPeriod, (uint32_t)) \\\n" + FUNCTIONS),
+    ("cupti.c", REGISTER, "    cupti.ActivityFlushPeriod(20);\n" + REGISTER),
+)
+OFF_AND_ON = (
+    "disable(KIND_COUNT); for (int i = 0; i < KIND_COUNT; i++) cupti.ActivityEnable(KINDS[i]);"
+)
+FORCED = "cupti.ActivityFlushAll(FLUSH_FORCED);"
+KERNEL = "KIND_CONCURRENT_KERNEL"
+
+TIMES: dict[str, tuple[Change, ...]] = {
+    "as it is: 32 buffers": (),
+    "4 buffers": (buffers(4),),
+    "4, kernels only": (buffers(4), kinds(KERNEL)),
+    "4, pinned host memory": (buffers(4), PINNED),
+    "4, worker flushes": (buffers(4), *PERIOD),
+    "4, all flushes forced": (buffers(4), every(1, FORCED)),
+    "4, driver records too": (
+        buffers(4),
+        kinds(KERNEL, "KIND_MEMCPY", "KIND_MEMCPY2", "KIND_MEMSET", "4"),
+    ),
+    "4, off and on each second": (buffers(4), every(25, OFF_AND_ON)),
+    "4, the same, forced flush": (
+        buffers(4),
+        every(25, f"disable(KIND_COUNT); {FORCED} {OFF_AND_ON}"),
+    ),
+    "250 buffers": (buffers(250),),
+}
+LEFT: dict[str, tuple[Change, ...]] = {
+    "as it is": (),
+    "kernels only": (kinds(KERNEL),),
+    "copies and fills only": (kinds("KIND_MEMCPY", "KIND_MEMSET"),),
+    "no question for devices": (("cupti.c", "    ask();\n    /* Else", "    /* Else"),),
+    "serialised kernels": (kinds("3 /* KIND_KERNEL */"),),
+}
+REPLAYS = 4000  # of 100 kernels
+ROUNDS = 3
+
+
+def compile_variant(folder: Path, changes: tuple[Change, ...]) -> Path:
+    """Our library with these changes. Raises AssertionError where a text is not there exactly once."""
+    for source in (*build.sources(), *build.sources()[0].parent.glob("*.h")):
+        shutil.copy(source, folder)
+    for name, text, other in changes:
+        path = folder / name
+        assert path.read_text().count(text) == 1, (name, text)
+        path.write_text(path.read_text().replace(text, other))
+    library = folder / "libroofmon_trace.so"
+    command = ["cc", *build.FLAGS, "-o", library, *folder.glob("*.c"), "-ldl"]
+    subprocess.run(command, check=True)
+    return library
+
+
+def tell_times(library: Path) -> str:
+    program = TracedLoops(library=library)
+    try:
+        program.run("tiny 100")
+        monitor = program.attach()
+        free = program.run("tiny 1")["free_bytes"]
+        told = []
+        for _ in range(ROUNDS):
+            monitor.settle()
+            before = monitor.graph_kernels
+            wanted = program.run(f"tiny {REPLAYS}")["kernels"]
+            monitor.settle()
+            told.append(f"{(monitor.graph_kernels - before) / wanted:8.2%}")
+        left = program.run("tiny 1")["free_bytes"]
+        monitor.detach()
+        time.sleep(0.1)
+        monitor = program.attach()
+        wanted = program.run("tiny 500")["kernels"]
+        monitor.settle()
+        again = f"{monitor.graph_kernels / wanted:.2%}"
+        return f"{' '.join(told)}  attached anew {again:>8}  GPU memory {(free - left) / 2**20:+.0f} MiB"
+    finally:
+        program.close()
+
+
+def tell_left(library: Path) -> str:
+    program = TracedLoops(library=library)
+    try:
+
+        def costs() -> str:
+            one_us = []
+            for name in ("eager", "tiny"):
+                program.run(f"{name} 0.2 s")
+                runs = [program.run(f"{name} 0.2 s") for _ in range(7)]
+                one_us.append(1e6 * statistics.median(r["seconds"] / r["kernels"] for r in runs))
+            return "{:6.2f} {:5.2f}".format(*one_us)
+
+        dormant = costs()
+        monitor = program.attach()
+        monitor.keep = False
+        attached = costs()
+        monitor.detach()
+        time.sleep(0.2)
+        return f"dormant {dormant}   attached {attached}   after {costs()}   µs (eager, in a graph)"
+    finally:
+        program.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("parts", nargs="*", default=["times", "left"])
+    parts = parser.parse_args().parts
+    for part, variants, tell in (("times", TIMES, tell_times), ("left", LEFT, tell_left)):
+        if part not in parts:
+            continue
+        meaning = f"records with good times, of each {REPLAYS * 100:,}" if part == "times" else ""
+        print(f"{part}: {meaning}")
+        for label, changes in variants.items():
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    told = tell(compile_variant(Path(folder), changes))
+                except AssertionError as error:
+                    told = f"failed: {str(error)[-600:]}"
+            print(f"  {label:28}{told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
