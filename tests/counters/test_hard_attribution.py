@@ -11,6 +11,7 @@ from made_up_device import BANDWIDTH, EIGHT, T0, Kernel, run_device, shuffled
 from roofmon.counters.attribution import Attributor
 from roofmon.counters.overlap import Launches
 from roofmon.counters.results import Attribution
+from roofmon.counters.samples import Samples
 
 TRUTH = np.array([kernel.bytes for kernel in EIGHT])
 FLOPS = np.array([kernel.flops for kernel in EIGHT])
@@ -149,6 +150,23 @@ def test_two_kernels_that_always_run_together_are_one_group():
     for row in (0, 1):
         assert found.together[row, 0] == pytest.approx(80e6, rel=0.03)
         assert found.together_errors[row, 0] < 0.02 * 80e6 < found.errors[row, 0]
+
+
+def test_two_kernels_that_fill_each_sample_alike_are_one_group_also_without_noise():
+    # 0.4 ms and 0.6 ms in every sample of 1 ms: only that both together move 4 MB can be known.
+    start = 10**15 + 10**6 * np.arange(600)
+    samples = Samples(
+        ("dram__bytes_read.sum",), start, start + 10**6, np.full((len(start), 1), 4e6)
+    )
+    starts = np.stack([start, start + 400_000], axis=1)
+    launches = Launches(
+        np.tile([0, 1], len(start)),
+        starts.ravel(),
+        (starts + np.array([400_000, 600_000])).ravel(),
+    )
+    found = Attributor(samples.metrics).window(samples, launches)
+    assert found.groups[:, 0].tolist() == [0, 0]
+    np.testing.assert_allclose(found.together[:, 0], 4e6, rtol=0.001)
 
 
 def test_sizes_of_one_kernel_are_not_taken_for_the_same_work():
