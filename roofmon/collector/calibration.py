@@ -126,7 +126,7 @@ class Calibrations:
     def close(self) -> None:
         """End the worker."""
         if self._worker is not None:
-            self._worker.end()
+            self._worker.end(at_once=True)
 
     def _next(self) -> None:
         if self._worker is None and self._waiting:

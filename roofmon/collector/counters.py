@@ -154,7 +154,7 @@ class Counters:
         for device in self._devices.values():
             if device.worker is not None:
                 self._unwatch(device.worker)
-                device.worker.end()
+                device.worker.end(at_once=True)
                 device.worker = None
 
     def _watch_writing(self, worker: CountersProcess) -> None:

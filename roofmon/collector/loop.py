@@ -157,7 +157,7 @@ class Collector:
                     next_tick = max(next_tick + self._interval_s, now + self._interval_s / 2)
         finally:
             if self._workload is not None:
-                self._workload.end()
+                self._workload.end(at_once=True)
             self._calibrations.close()
             self._counters.close()
             self._telemetry.close()

@@ -73,7 +73,7 @@ class Telemetry:
     def close(self) -> None:
         """End the worker."""
         if self._worker is not None:
-            self._worker.end()
+            self._worker.end(at_once=True)
 
     def pause(self, paused: bool) -> None:
         """The screen is paused, or goes on: a pause of over a minute releases the driver."""

@@ -69,12 +69,17 @@ class Process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(_END_S)
 
-    def end(self) -> str:
-        """Stop it if it runs, and say how it ended: "" for a clean end."""
+    def end(self, *, at_once: bool = False) -> str:
+        """Stop it if it runs, and say how it ended: "" for a clean end.
+
+        `at_once` does not wait for it to notice by itself, which one that is still starting does late.
+        """
         child = self._child
         with contextlib.suppress(OSError):
             if child.stdin is not None:
                 child.stdin.close()
+        if at_once:
+            child.terminate()
         try:
             child.wait(_END_S)
         except subprocess.TimeoutExpired:
