@@ -205,14 +205,24 @@ def test_a_signal_to_run_goes_to_the_program(start: Start) -> None:
     assert "caught" in err
 
 
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
 @pytest.mark.slow
 def test_nothing_is_left_where_run_is_killed(start: Start) -> None:
     process = start("run", "--once", "--device", "cpu", "--", "sh", "-c", "echo ready; sleep 60")
     assert process.stderr is not None
     while "ready" not in process.stderr.readline():
         assert process.poll() is None
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert any("sleep" in child.cmdline() for child in children)
+    end = time.monotonic() + 20
+    children: list[psutil.Process] = []
+    while not any("sleep" in _words(child) for child in children):
+        assert time.monotonic() < end, children  # the shell says it is ready before it starts sleep
+        children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
