@@ -38,6 +38,14 @@ class Opening:
     def __enter__(self) -> "Opening":
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._handlers[number] = signal.signal(number, _exit)
+        try:
+            self._paint()
+        except BaseException as error:  # a signal in the middle of it, say
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def _paint(self) -> None:
         with contextlib.suppress(termios.error, OSError, ValueError):
             self._attributes = termios.tcgetattr(sys.stdin.fileno())
             quiet = list(self._attributes)
@@ -49,7 +57,6 @@ class Opening:
             width, height = os.get_terminal_size(sys.stderr.fileno())
             text = _ENTER + "".join(_frame(f"roofmon {self._title}".strip(), width, height))
             _write(text if self._unicode else text.translate(_TO_ASCII))
-        return self
 
     def hand_over(self) -> None:
         """From here on terminal and signals are somebody else's; the frame stays until it is painted on."""
