@@ -49,9 +49,8 @@ class Opening:
         with contextlib.suppress(termios.error, OSError, ValueError):
             self._attributes = termios.tcgetattr(sys.stdin.fileno())
             quiet = list(self._attributes)
-            quiet[
-                _LOCAL_FLAGS
-            ] &= ~termios.ECHO  # keys wait for the screen; they do not write on it
+            # Keys wait for the screen; they do not write on it.
+            quiet[_LOCAL_FLAGS] &= ~termios.ECHO
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, quiet)
         with contextlib.suppress(OSError, ValueError):
             width, height = os.get_terminal_size(sys.stderr.fileno())
