@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roofmon.calibration.probe import Kind, Probe
+from roofmon.calibration.probe import Probe
 from roofmon.model.roofline import Ceiling, Regime
 
 if TYPE_CHECKING:
     from roofmon.calibration.timing import Timing
 
-BETWEEN_RUNS: Mapping[Kind, float] = {"bandwidth": 0.003, "compute": 0.008}
+BETWEEN_RUNS: Mapping[Regime, float] = {"sustained": 0.003, "issue": 0.003, "gemm": 0.012}
 """How far the median of one GPU calibration may lie from that of the next, as a share, beyond what the
 samples within a run tell: other pages, another temperature, another moment of the power cap. A stated
-interval is wider by this on both sides."""
+interval is wider by this on both sides. From ten calibrations of an H200 (tests/gpu/bench_calibration.py)."""
 
 _SLACK = 1.005  # clocks and events are read to about this
 
@@ -43,7 +43,7 @@ def to_ceiling(
 
 def widened(ceiling: Ceiling) -> Ceiling:
     """The ceiling with `BETWEEN_RUNS` in its interval."""
-    margin = BETWEEN_RUNS[ceiling.kind] * ceiling.value
+    margin = BETWEEN_RUNS[ceiling.regime] * ceiling.value
     return msgspec.structs.replace(
         ceiling, ci_low=ceiling.ci_low - margin, ci_high=ceiling.ci_high + margin
     )

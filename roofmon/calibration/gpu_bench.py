@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from roofmon.model.roofline import Ceiling
 
 @dataclass(frozen=True)
 class Caps:
-    """Seconds that one probe may take: of `tensor`, busy ones of the winning shape."""
+    """Seconds that one probe may take: of `tensor`, those that are counted."""
 
     bandwidth: float
     vector: float
@@ -32,8 +33,8 @@ class Caps:
 
 
 CAPS: Mapping[Mode, Caps] = {
-    "quick": Caps(bandwidth=0.12, vector=0.15, tensor=0.3),
-    "full": Caps(bandwidth=0.12, vector=0.15, tensor=0.3),
+    "quick": Caps(bandwidth=0.12, vector=0.15, tensor=0.2),
+    "full": Caps(bandwidth=0.12, vector=0.15, tensor=0.2),
     "thorough": Caps(bandwidth=0.8, vector=0.8, tensor=2.0),
 }
 
@@ -41,7 +42,9 @@ _SAMPLES = 20  # ranks 6 to 15 bound the median
 _FEWEST_SAMPLES = 10
 _TRANSFER_SAMPLE_S = 0.005
 _TENSOR_SAMPLE_S = 0.01
-_PRETEST_S = 0.02
+# Under a power cap the clock needs 0.3 to 0.5 s to settle after a change of load; measured on an H200.
+_TURNS_S, _COUNTED_TURNS = 0.25, 3
+_SETTLE_S = 0.15
 _WARM_UP_BYTES = 2**28
 _WARM_UP_S = 0.5
 _WARM_UP_STEP_S = 0.01
@@ -184,22 +187,20 @@ class GpuBench:
         return to_ceiling(probe, size // per_element * per_element, timing, small)
 
     def _measure_gemm(self, probe: Probe) -> Ceiling:
-        """The shape that is fastest for a moment, then sustained: the first third only heats it up."""
+        """The fastest shape, sustained until the clock has settled under it, then counted."""
         shapes = fitting_shapes(probe.precision, probe.shapes, self._gpu.free_bytes())
         matrices = GemmSet(self._gpu, probe.precision, shapes)
-        seconds = {shape: self._pretest(matrices, shape) for shape in shapes}
-        best = max(seconds, key=lambda shape: probe.flop_count(*shape) / seconds[shape])
-        launches = max(1, round(_TENSOR_SAMPLE_S / seconds[best]))
+        best, seconds = self._fastest(probe, matrices, shapes)
+        launches = max(1, round(_TENSOR_SAMPLE_S / seconds))
         timer = self._timer(lambda: matrices.launch(best))
         busy_s = 0.0
-        while busy_s < self._caps.tensor / 3:
+        while busy_s < _SETTLE_S:
             busy_s += timer.measure(launches)
         self._clocks.reset()
-        counted_s = 2 / 3 * self._caps.tensor
         rule = Rule(
             half_width=HALF_WIDTH["compute"],
-            cap_s=2 * counted_s,
-            minimum=max(_FEWEST_SAMPLES, math.ceil(counted_s / launches / seconds[best])),
+            cap_s=1.5 * self._caps.tensor,
+            minimum=max(_FEWEST_SAMPLES, math.ceil(self._caps.tensor / launches / seconds)),
         )
         timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
         self._gpu.wait()
@@ -207,20 +208,31 @@ class GpuBench:
         small = ("small-set",) if len(shapes) < len(probe.shapes) else ()
         return to_ceiling(probe, probe.flop_count(*best), timing, small)
 
-    def _pretest(self, matrices: GemmSet, shape: Shape) -> float:
-        """Seconds of one product, over about `_PRETEST_S`; checked."""
+    def _fastest(
+        self, probe: Probe, matrices: GemmSet, shapes: Sequence[Shape]
+    ) -> tuple[Shape, float]:
+        """(shape, its seconds) with the highest rate, each shape checked once.
 
-        def launch() -> None:
-            matrices.launch(shape)
+        They take turns until the power cap holds the clock, so that all are compared at the same one: a
+        shape that is ahead while the GPU is cold may be behind once it is not.
+        """
 
-        self._once(launch)  # loads the kernel
-        seconds = self._once(launch)
-        matrices.check(shape)
-        if seconds < _PRETEST_S / 2:
-            launches = round(_PRETEST_S / 2 / seconds)  # the timer queues as many once more
-            seconds = self._timer(launch).measure(launches) / launches
-            self._gpu.wait()
-        return seconds
+        def run(shape: Shape, launches: int = 1) -> float:
+            return self._span(lambda: matrices.launch(shape), launches) / launches
+
+        launches: dict[Shape, int] = {}
+        for shape in shapes:
+            run(shape)  # loads the kernel
+            launches[shape] = max(1, round(_TENSOR_SAMPLE_S / run(shape)))
+            matrices.check(shape)
+        turns: list[dict[Shape, float]] = []
+        end = time.monotonic() + _TURNS_S
+        while len(turns) < _COUNTED_TURNS or time.monotonic() < end:
+            turns.append({shape: run(shape, launches[shape]) for shape in shapes})
+        last = turns[-_COUNTED_TURNS:]
+        seconds = {shape: median(turn[shape] for turn in last) for shape in shapes}
+        best = max(shapes, key=lambda shape: probe.flop_count(*shape) / seconds[shape])
+        return best, seconds[best]
 
     def _launcher(
         self, probe: Probe, function: Any, blocks: int, arguments: list[Any]
@@ -229,13 +241,14 @@ class GpuBench:
         return lambda: self._gpu.launch(function, blocks, threads, arguments, shared)
 
     def _iterations(self, launcher: Callable[[int], Callable[[], None]], most: int) -> int:
-        self._once(launcher(1))  # loads the kernel: that takes longer than running it
-        return sizes.iterations_for(lambda number: self._once(launcher(number)), most)
+        self._span(launcher(1))  # loads the kernel: that takes longer than running it
+        return sizes.iterations_for(lambda number: self._span(launcher(number)), most)
 
-    def _once(self, launch: Callable[[], None]) -> float:
-        """Seconds of one launch by itself, waited for."""
+    def _span(self, launch: Callable[[], None], launches: int = 1) -> float:
+        """Seconds of so many launches by themselves, waited for."""
         start = self._gpu.record()
-        launch()
+        for _ in range(launches):
+            launch()
         end = self._gpu.record()
         end.synchronize()
         return self._gpu.seconds_between(start, end)

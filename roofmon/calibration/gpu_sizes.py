@@ -13,9 +13,9 @@ SMALLEST_ARRAY_BYTES = 2**30
 """A stream array under this, or all of them under `DRAM_FACTOR` × L2, is said to be small."""
 
 DRAM_FACTOR = 4
-L2_SHARE = 1 / 3
-"""Of L2 that a reread set fills: on an H200 with 60 MiB bandwidth was flat from 10 to 40 MB, higher below
-(L1 helps) and a half at 63."""
+L2_SHARE = 1 / 6
+"""Of L2 that a reread set fills. On an H200 with 60 MiB: 9.99, 9.56, 9.41, 9.24 TB/s with 1/8, 1/6, 1/4,
+1/3. Smaller sets may fit in the L1s together, larger ones do not fit in the half of L2 that is near."""
 
 L1_BYTES_PER_SM = 32 * 1024
 """Of a reread set for L1: fits in the L1 of any GPU."""

@@ -30,7 +30,7 @@ def load_cupti() -> Any:
     folder = _library_folder()
     for name in _LIBRARIES:
         try:
-            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(folder / name))  # local: the two nvperf export the same names
         except OSError as error:
             raise RoofmonError(f"{name} cannot be loaded: {error}", INSTALL) from None
     other = loaded_cupti() - {str((folder / _CUPTI).resolve())}

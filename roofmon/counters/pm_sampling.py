@@ -81,7 +81,8 @@ class PmSampling:
     ) -> None:
         """Say what to sample. `interval` is in ns with `by_time`, else in cycles of the system clock."""
         self.stop()
-        image = self._config_image(metrics)
+        # Kept, as cupti-python itself keeps it: CUPTI does not say whether it reads it again at the start.
+        self._config = image = self._config_image(metrics)
         mode = self._cupti.PmSamplingTriggerMode
         self._call(
             "pm_sampling_set_config",

@@ -70,7 +70,7 @@ def test_every_probe_comes_out_at_the_rate_of_the_device(
 ) -> None:
     ceiling = measure(PROBES[name])
     assert ceiling.value == pytest.approx(rate, rel=1e-6)
-    margin = BETWEEN_RUNS[ceiling.kind]
+    margin = BETWEEN_RUNS[ceiling.regime]
     assert ceiling.ci_low == pytest.approx(rate * (1 - margin), rel=1e-6)
     assert ceiling.ci_high == pytest.approx(rate * (1 + margin), rel=1e-6)
     assert ceiling.n >= (10 if "pcie" in name else 20)

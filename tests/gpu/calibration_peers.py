@@ -26,18 +26,18 @@ TYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-WARM_S, SURVEY_S, COUNTED_S = 0.15, 0.06, 0.35
+WARM_S, COUNTED_S = 0.4, 0.2  # a power cap needs about so long to settle
 BATCH = 5
 
 torch.backends.cuda.matmul.allow_tf32 = True
 best_shape: dict[str, tuple[int, int, int]] = {}
 
 
-def seconds_of(launch: Callable[[], object], counted_s: float) -> tuple[float, int]:
+def seconds_of(launch: Callable[[], object]) -> tuple[float, int]:
     """Median device seconds of a launch, and of how many, after some time to warm up."""
     spans: list[float] = []
     began = time.perf_counter()
-    while (now := time.perf_counter() - began) < WARM_S + counted_s or not spans:
+    while (now := time.perf_counter() - began) < WARM_S + COUNTED_S or not spans:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(BATCH + 1)]
         events[0].record()
         for event in events[1:]:
@@ -53,16 +53,17 @@ def add() -> tuple[float, int]:
     n = 1 << 29
     x, w = (torch.randn(n, device="cuda") for _ in range(2))
     out = torch.empty_like(x)
-    seconds, count = seconds_of(lambda: torch.add(x, w, alpha=2.0, out=out), COUNTED_S)
+    seconds, count = seconds_of(lambda: torch.add(x, w, alpha=2.0, out=out))
     return 12 * n / seconds, count
 
 
-def product(precision: str, shape: tuple[int, int, int], counted_s: float) -> tuple[float, int]:
+def product(precision: str, shape: tuple[int, int, int]) -> tuple[float, int]:
     m, n, k = shape
-    a = torch.randn(m, k, device="cuda").to(TYPES[precision])
-    b = torch.randn(n, k, device="cuda").to(TYPES[precision]).t()
-    out = torch.empty(m, n, device="cuda", dtype=TYPES[precision])
-    seconds, count = seconds_of(lambda: torch.mm(a, b, out=out), counted_s)
+    kind = TYPES[precision]  # made as such: a converted float leaves half the bits of an fp64 zero
+    a, b = (torch.randn(rows, k, device="cuda", dtype=kind) for rows in (m, n))
+    b = b.t()
+    out = torch.empty(m, n, device="cuda", dtype=kind)
+    seconds, count = seconds_of(lambda: torch.mm(a, b, out=out))
     return 2.0 * m * n * k / seconds, count
 
 
@@ -70,8 +71,9 @@ def measure(name: str) -> tuple[float, int]:
     if name == "add":
         return add()
     if name not in best_shape:
-        best_shape[name] = max(SHAPES, key=lambda shape: product(name, shape, SURVEY_S)[0])
-    return product(name, best_shape[name], COUNTED_S)
+        best_shape[name] = max(SHAPES, key=lambda shape: product(name, shape)[0])
+        print(name, best_shape[name], file=sys.stderr)
+    return product(name, best_shape[name])
 
 
 for line in sys.stdin:

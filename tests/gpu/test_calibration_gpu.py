@@ -428,7 +428,9 @@ def test_cupy_stays_out_of_the_processes_that_last(gpu: str, full: Run) -> None:
     consumer = Consumer(python_module("roofmon.collector"), lambda: None)
     consumer.start()
     try:
-        assert wait_until(lambda: consumer.snapshot is not None)
+        assert wait_until(
+            lambda: any(d.uuid == gpu for d in getattr(consumer.snapshot, "devices", ()))
+        )
         # At the start it only draws the roofs that are kept.
         assert consumer.send(Command(command="calibrate", device=gpu))
         assert wait_until(measuring), seen

@@ -118,9 +118,9 @@ def fma_variants(probe: Probe) -> Iterator[Variant]:
     pair = 2 if probe.precision == "fp16" else 1
     for block, blocks in [*FULL_SM, *HALF_SM]:
         yield Variant(f"block {block}, {blocks} an SM", {"block": block, "blocks_per_sm": blocks})
-    for chains, steps in ((8, 16), (8, 64), (8, 128), (4, 64), (6, 32), (10, 32)):
+    for chains, steps in ((8, 16), (8, 32), (8, 128), (4, 64), (6, 64), (10, 64)):
         keys = {"flops": f"{2 * pair}*{chains}*{steps}"}
-        edits = (constant("CHAINS", 8, chains), constant("STEPS", 32, steps))
+        edits = (constant("CHAINS", 8, chains), constant("STEPS", 64, steps))
         yield Variant(f"{chains} chains of {steps} steps", keys, edits)
 
 
