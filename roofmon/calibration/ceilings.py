@@ -12,10 +12,10 @@ from roofmon.model.roofline import Ceiling, Regime
 if TYPE_CHECKING:
     from roofmon.calibration.timing import Timing
 
-BETWEEN_RUNS: Mapping[Regime, float] = {"sustained": 0.003, "issue": 0.003, "gemm": 0.012}
+BETWEEN_RUNS: Mapping[Regime, float] = {"sustained": 0.005, "issue": 0.005, "gemm": 0.012}
 """How far the median of one GPU calibration may lie from that of the next, as a share, beyond what the
 samples within a run tell: other pages, another temperature, another moment of the power cap. A stated
-interval is wider by this on both sides. From ten calibrations of an H200 (tests/gpu/bench_calibration.py)."""
+interval is wider by this on both sides. From ten calibrations of an H200, bench_calibration.py's."""
 
 _SLACK = 1.005  # clocks and events are read to about this
 

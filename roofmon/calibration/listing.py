@@ -34,4 +34,5 @@ def work_per_element(probe: Probe) -> str:
     each = "/iteration of a thread" if probe.operation == "loop" else ""
     if probe.kind == "bandwidth":
         return f"{probe.bytes_per_element} byte{each or '/element'}"
-    return f"{probe.flops} FLOP{each}"
+    operation = probe.pipe.operation if probe.pipe else "FLOP"
+    return f"{probe.flops} {operation}{each}"

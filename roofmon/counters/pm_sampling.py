@@ -1,8 +1,8 @@
 """PM sampling of one GPU through cupti-python's low-level calls.
 
 Its class `Collector` is not used for reading: that makes a counter image and a host object for every
-read and an array for every sample, and does not tell whether the hardware buffer overflowed. Here one image
-serves a whole session, and a sample costs two calls.
+read and an array for every sample, and does not tell whether the hardware buffer overflowed. Here images
+serve a whole session, and a sample costs two calls.
 """
 
 import contextlib
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SLOTS = 32
-"""Samples in an image: preparing one costs 25–90 µs a slot, used or not, and what does not fit stays in the
-hardware buffer for the next."""
+_SLOTS = (64, 96, 128, 192, 256, 512, 1024, 2048)  # of images, made when they are needed
+_LATE = 16
+"""Samples that are begun but not complete at any moment, about: their counters come from many units. An
+image that fills up loses those it has begun (of 32 slots 19 came out complete, on an H200), so one must
+have room for all that is there and these. A slot costs 25–90 µs, used or not."""
 # cupti-python's one irregular name.
 _CLASSES = {"profiler_deinitialize": "ProfilerDeInitialize"}
 
@@ -36,6 +38,22 @@ class Decoded:
     populated: int
     more: bool
     overflow: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Image:
+    """Where samples are decoded into, with the parameters of every call for it, made once.
+
+    `values` has shape (slots, counters).
+    """
+
+    memory: NDArray[np.uint8]
+    values: Floats
+    clear: Any
+    decode: Any
+    info: Any
+    sample: Any
+    evaluate: Any
 
 
 class PmSampling:
@@ -69,7 +87,9 @@ class PmSampling:
             with _names(metrics) as names:
                 self._add_metrics(host, names, len(metrics))
         except self._cupti.cuptiError as error:
-            if error.status == self._cupti.Result.ERROR_INVALID_METRIC_NAME:
+            result = self._cupti.Result
+            # What CUPTI 13.4 says of a name that it does not know, and what its documentation says.
+            if error.status in (result.ERROR_INVALID_PARAMETER, result.ERROR_INVALID_METRIC_NAME):
                 return False
             raise
         finally:
@@ -94,7 +114,10 @@ class PmSampling:
             trigger_mode=mode.GPU_TIME_INTERVAL if by_time else mode.GPU_SYSCLK_INTERVAL,
             hw_buffer_append_mode=self._cupti.PmSamplingHardwareBufferAppendMode.KEEP_OLDEST,
         )
-        self._prepare(metrics)
+        if not self._host:
+            self._host = self._new_host()
+        self._names = _c_names(metrics)
+        self._images: dict[int, _Image] = {}
 
     def start(self) -> None:
         """Begin to sample."""
@@ -107,18 +130,19 @@ class PmSampling:
             self._running = False
             self._call("pm_sampling_stop", p_pm_sampling_object=self._object)
 
-    def read(self) -> Decoded:
-        """The samples that came since the last call, at most `_SLOTS`."""
-        cupti, decode, info = self._cupti, self._decode, self._info
-        cupti.pm_sampling_counter_data_image_initialize(self._clear.ptr)
+    def read(self, expected: int) -> Decoded:
+        """The samples that came since the last call, of which there should be about `expected`."""
+        image = self._image_for(expected + _LATE)
+        cupti, decode, info = self._cupti, image.decode, image.info
+        cupti.pm_sampling_counter_data_image_initialize(image.clear.ptr)
         decode.overflow = 0
         cupti.pm_sampling_decode_data(decode.ptr)
         cupti.pm_sampling_get_counter_data_info(info.ptr)
-        count = min(info.num_completed_samples, _SLOTS)
+        count = min(info.num_completed_samples, len(image.values))
         start = np.empty(count, dtype=np.int64)
         end = np.empty(count, dtype=np.int64)
-        sample, evaluate = self._sample, self._evaluate
-        first, stride = self._values.ctypes.data, self._values.strides[0]
+        sample, evaluate = image.sample, image.evaluate
+        first, stride = image.values.ctypes.data, image.values.strides[0]
         for index in range(count):
             sample.sample_index = index
             cupti.pm_sampling_counter_data_get_sample_info(sample.ptr)
@@ -130,7 +154,7 @@ class PmSampling:
         return Decoded(
             start,
             end,
-            self._values[:count].copy(),
+            image.values[:count].copy(),
             populated=info.num_populated_samples,
             more=decode.decode_stop_reason == full,
             overflow=bool(decode.overflow),
@@ -151,38 +175,44 @@ class PmSampling:
         with contextlib.suppress(cupti.cuptiError):
             self._call("profiler_deinitialize")
 
-    def _prepare(self, metrics: tuple[str, ...]) -> None:
-        """Make the image and the parameters of every call in `read`, once."""
-        if not self._host:
-            self._host = self._new_host()
-        self._names, count = _c_names(metrics), len(metrics)
-        names = ctypes.addressof(self._names)
+    def _image_for(self, samples: int) -> "_Image":
+        """The smallest image with room for so many, else the largest."""
+        slots = next((slots for slots in _SLOTS if slots >= samples), _SLOTS[-1])
+        if slots not in self._images:
+            self._images[slots] = self._new_image(slots)
+        return self._images[slots]
+
+    def _new_image(self, slots: int) -> "_Image":
+        names, count = ctypes.addressof(self._names), len(self._names)
         size = self._call(
             "pm_sampling_get_counter_data_size",
             p_pm_sampling_object=self._object,
             p_metric_names=names,
             num_metrics=count,
-            max_samples=_SLOTS,
+            max_samples=slots,
         ).counter_data_size
-        self._image = np.zeros(size, dtype=np.uint8)
-        self._values = np.zeros((_SLOTS, count))
-        image = {"p_counter_data_image": self._image.ctypes.data, "counter_data_image_size": size}
-        self._clear = self._parameters(
-            "pm_sampling_counter_data_image_initialize",
-            p_pm_sampling_object=self._object,
-            counter_data_size=size,
-            p_counter_data=self._image.ctypes.data,
-        )
+        memory = np.zeros(size, dtype=np.uint8)
+        image = {"p_counter_data_image": memory.ctypes.data, "counter_data_image_size": size}
         ours = {"p_pm_sampling_object": self._object, **image}
-        self._decode = self._parameters("pm_sampling_decode_data", **ours)
-        self._info = self._parameters("pm_sampling_get_counter_data_info", **image)
-        self._sample = self._parameters("pm_sampling_counter_data_get_sample_info", **ours)
-        self._evaluate = self._parameters(
-            "profiler_host_evaluate_to_gpu_values",
-            p_host_object=self._host,
-            pp_metric_names=names,
-            num_metrics=count,
-            **image,
+        return _Image(
+            memory,
+            values=np.zeros((slots, count)),
+            clear=self._parameters(
+                "pm_sampling_counter_data_image_initialize",
+                p_pm_sampling_object=self._object,
+                counter_data_size=size,
+                p_counter_data=memory.ctypes.data,
+            ),
+            decode=self._parameters("pm_sampling_decode_data", **ours),
+            info=self._parameters("pm_sampling_get_counter_data_info", **image),
+            sample=self._parameters("pm_sampling_counter_data_get_sample_info", **ours),
+            evaluate=self._parameters(
+                "profiler_host_evaluate_to_gpu_values",
+                p_host_object=self._host,
+                pp_metric_names=names,
+                num_metrics=count,
+                **image,
+            ),
         )
 
     def _config_image(self, metrics: tuple[str, ...]) -> NDArray[np.uint8]:

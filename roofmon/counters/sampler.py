@@ -1,5 +1,6 @@
 """The counters of one GPU, sampled: which set, how often, and what was lost on the way."""
 
+import math
 import time
 from typing import Any
 
@@ -18,7 +19,8 @@ LONGEST_US = 4_000
 _PROBE_S = 0.5  # for the first samples of a set to complete
 _PROBE_SAMPLES = 10
 _BUFFER_BYTES, _MOST_BUFFER_BYTES = 128 * 2**20, 512 * 2**20
-_MOST_READS = 64  # at a time, 2,048 samples: the worker has other things to do as well
+_BACKLOG = 500  # samples that are looked for where more had come than fitted
+_MOST_READS = 4  # at a time: the worker has other things to do as well
 _COST_OVER_S = 3.0
 _GAP = 0.5  # of a sample: a distance of this to the one before means that some are missing
 _CYCLES_PER_NS = 1.5  # of the system clock, roughly, where the trigger knows no time
@@ -38,6 +40,7 @@ class Sampler:
         self._buffer_bytes = _BUFFER_BYTES
         self._by_time = True
         self._last_end = 0
+        self._read_at = 0.0
         index = device_index(uuid)
         self._cupti: Any = load_cupti()
         self._busy_s, self._since = 0.0, time.monotonic()
@@ -92,16 +95,17 @@ class Sampler:
         """Give the counters back."""
         self._sampling.close()
 
+    def _read_once(self) -> Decoded:
+        now = time.monotonic()
+        elapsed_us, self._read_at = 1e6 * (now - self._read_at), now
+        return self._sampling.read(math.ceil(elapsed_us / self.interval_us))
+
     def _read_all(self) -> list[Decoded]:
-        parts = []
-        for _ in range(_MOST_READS):
-            part = self._sampling.read()
-            parts.append(part)
-            if part.overflow:
-                self._overflowed()
-                break
-            if not part.more:
-                break
+        parts = [self._read_once()]
+        while parts[-1].more and not parts[-1].overflow and len(parts) < _MOST_READS:
+            parts.append(self._sampling.read(_BACKLOG))
+        if parts[-1].overflow:
+            self._overflowed()
         return parts
 
     def _choose(self) -> None:
@@ -135,7 +139,7 @@ class Sampler:
             if time.monotonic() > deadline:
                 return f"samples never complete ({completed} of {populated})"
             time.sleep(0.02)
-            part = self._sampling.read()
+            part = self._read_once()
             completed += len(part.start_ns)
             populated += part.populated
         return ""
@@ -147,6 +151,7 @@ class Sampler:
             interval = round(interval * _CYCLES_PER_NS)
         self._sampling.configure(metrics, interval, self._buffer_bytes, by_time=self._by_time)
         self._sampling.start()
+        self._read_at = time.monotonic()
         self._last_end = 0
 
     def _overflowed(self) -> None:

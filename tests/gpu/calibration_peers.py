@@ -26,25 +26,29 @@ TYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-WARM_S, COUNTED_S = 0.4, 0.2  # a power cap needs about so long to settle
+COUNTED_S = 0.2
+WARM_S, SURVEY_WARM_S = (
+    0.4,
+    1.0,
+)  # a power cap needs so long to settle, and longer from one shape to the next
 BATCH = 5
 
 torch.backends.cuda.matmul.allow_tf32 = True
 best_shape: dict[str, tuple[int, int, int]] = {}
 
 
-def seconds_of(launch: Callable[[], object]) -> tuple[float, int]:
+def seconds_of(launch: Callable[[], object], warm_s: float = WARM_S) -> tuple[float, int]:
     """Median device seconds of a launch, and of how many, after some time to warm up."""
     spans: list[float] = []
     began = time.perf_counter()
-    while (now := time.perf_counter() - began) < WARM_S + COUNTED_S or not spans:
+    while (now := time.perf_counter() - began) < warm_s + COUNTED_S or not spans:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(BATCH + 1)]
         events[0].record()
         for event in events[1:]:
             launch()
             event.record()
         torch.cuda.synchronize()
-        if now >= WARM_S:
+        if now >= warm_s:
             spans += [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
     return statistics.median(spans) / 1000, len(spans)
 
@@ -57,13 +61,15 @@ def add() -> tuple[float, int]:
     return 12 * n / seconds, count
 
 
-def product(precision: str, shape: tuple[int, int, int]) -> tuple[float, int]:
+def product(
+    precision: str, shape: tuple[int, int, int], warm_s: float = WARM_S
+) -> tuple[float, int]:
     m, n, k = shape
     kind = TYPES[precision]  # made as such: a converted float leaves half the bits of an fp64 zero
     a, b = (torch.randn(rows, k, device="cuda", dtype=kind) for rows in (m, n))
     b = b.t()
     out = torch.empty(m, n, device="cuda", dtype=kind)
-    seconds, count = seconds_of(lambda: torch.mm(a, b, out=out))
+    seconds, count = seconds_of(lambda: torch.mm(a, b, out=out), warm_s)
     return 2.0 * m * n * k / seconds, count
 
 
@@ -71,7 +77,7 @@ def measure(name: str) -> tuple[float, int]:
     if name == "add":
         return add()
     if name not in best_shape:
-        best_shape[name] = max(SHAPES, key=lambda shape: product(name, shape)[0])
+        best_shape[name] = max(SHAPES, key=lambda shape: product(name, shape, SURVEY_WARM_S)[0])
         print(name, best_shape[name], file=sys.stderr)
     return product(name, best_shape[name])
 

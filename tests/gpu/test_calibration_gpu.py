@@ -429,7 +429,10 @@ def test_cupy_stays_out_of_the_processes_that_last(gpu: str, full: Run) -> None:
     consumer.start()
     try:
         assert wait_until(
-            lambda: any(d.uuid == gpu for d in getattr(consumer.snapshot, "devices", ()))
+            lambda: (
+                consumer.snapshot is not None
+                and any(device.description.uuid == gpu for device in consumer.snapshot.devices)
+            )
         )
         # At the start it only draws the roofs that are kept.
         assert consumer.send(Command(command="calibrate", device=gpu))

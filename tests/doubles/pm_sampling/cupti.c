@@ -21,7 +21,7 @@ enum {
 	HARDWARE_BUSY = 26,
 	NOT_SUPPORTED = 27,
 };
-enum { MOST_METRICS = 16, MOST_KERNELS = 16, NAME = 96 };
+enum { LATE = 13, MOST_METRICS = 16, MOST_KERNELS = 16, NAME = 96 };
 
 struct names {
 	size_t count;
@@ -41,6 +41,7 @@ struct image {
 static struct {
 	int enabled, configured, running, lock;
 	struct names metrics;
+	const void *config;
 	uint64_t interval, next; /* the start of the first sample that was not read */
 	int fresh;
 	int reads;
@@ -209,7 +210,7 @@ API int cuptiProfilerHostConfigAddMetrics(struct add_metrics *p)
 	CHECK("cuptiProfilerHostConfigAddMetrics", 40);
 	for (size_t i = 0; i < p->count; i++) {
 		if (listed("unknown", p->names[i]) || p->host->count == MOST_METRICS)
-			return INVALID_METRIC_NAME;
+			return INVALID_PARAMETER; /* as the real one says */
 		snprintf(p->host->name[p->host->count++], NAME, "%s", p->names[i]);
 	}
 	return 0;
@@ -334,6 +335,7 @@ API int cuptiPmSamplingSetConfig(struct set_config *p)
 	CHECK("cuptiPmSamplingSetConfig", 64);
 	if (p->object != &device || p->size != sizeof device.metrics || !p->buffer || device.running)
 		return INVALID_PARAMETER;
+	device.config = p->image; /* read again at the start, as the real one seems to */
 	memcpy(&device.metrics, p->image, sizeof device.metrics);
 	if (any_listed("multi_pass") || (p->trigger == 1 && scenario_number("no_time_trigger", 0)))
 		return NOT_SUPPORTED;
@@ -349,6 +351,7 @@ API int cuptiPmSamplingStart(struct object_only *p)
 	CHECK("cuptiPmSamplingStart", 24);
 	if (!device.configured || device.running)
 		return INVALID_OPERATION;
+	memcpy(&device.metrics, device.config, sizeof device.metrics);
 	device.running = device.fresh = 1;
 	device.next = now_ns();
 	return 0;
@@ -417,8 +420,8 @@ API int cuptiPmSamplingDecodeData(struct decode *p)
 	for (uint64_t busy = now + (uint64_t)(1e6 * scenario_number("read_ms", 0)); now_ns() < busy;)
 		continue;
 	never = any_listed("never_complete");
-	while (image->completed < image->room && device.next + device.interval <= now) {
-		struct sample *sample = &image->samples[image->completed];
+	while (image->populated < image->room && device.next + device.interval <= now) {
+		struct sample *sample = &image->samples[image->populated];
 		sample->start = device.fresh ? 0 : device.next;
 		sample->end = device.next + device.interval;
 		for (size_t m = 0; m < device.metrics.count; m++)
@@ -428,7 +431,10 @@ API int cuptiPmSamplingDecodeData(struct decode *p)
 		image->completed += !never;
 		image->populated++;
 	}
-	p->reason = image->completed == image->room ? 1 : 2;
+	p->reason = image->populated == image->room ? 1 : 2;
+	/* The last of a full image are not complete yet, and never will be. */
+	if (p->reason == 1 && image->completed)
+		image->completed -= LATE;
 	return 0;
 }
 
