@@ -53,6 +53,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("last", ("G", "end"), "last", "Go to the last kernel, or to the end"),
     Action("page-down", ("pagedown",), "page down", "Go down by a page"),
     Action("page-up", ("pageup",), "page up", "Go up by a page"),
+    Action(
+        "precision",
+        ("w",),
+        "precision",
+        "Take unclear tensor work as the next precision, or as unknown",
+    ),
     _main("drill", ("enter",), "drill", "Show all that is known about the kernel", footer=3),
     _main("filter", ("/",), "filter", "Show kernels by a text in the name; !TEXT: regex", footer=4),
     _main("baseline", ("b",), "base", "Keep the present state as the baseline", footer=5),

@@ -296,8 +296,8 @@ def _roof_changes(old: Device, new: Device) -> Iterator[str]:
         was = earlier.get(key)
         if was is None or (was.ci_high >= roof.ci_low and was.ci_low <= roof.ci_high):
             continue
-        unit = "B/s" if roof.kind == "bandwidth" else "FLOP/s"
-        yield f"{roof.name} roof {si(was.value, unit)} → {si(roof.value, unit)} ({roof.probe})"
+        then, now = si(was.value, was.unit), si(roof.value, roof.unit)
+        yield f"{roof.name} roof {then} → {now} ({roof.probe})"
 
 
 def ratio_text(comparison: Comparison, row: int) -> str:

@@ -115,13 +115,16 @@ def test_nothing_against_nothing() -> None:
 
 def test_what_else_changed() -> None:
     def machine(bytes_per_s: float, clock: float, name: str = CPU):  # type: ignore[no-untyped-def]
-        return device(roofline(bandwidth(bytes_per_s), compute(1e12)), uuid=name, clock_hz=clock)
+        integer = compute(1000 * bytes_per_s, "tensor/int8")
+        roofs = roofline(bandwidth(bytes_per_s), compute(1e12), integer)
+        return device(roofs, uuid=name, clock_hz=clock)
 
     before = snapshot(devices=[machine(20e9, 3.0e9), machine(1e9, 1e9, "other")])
     after = snapshot(devices=[machine(18e9, 2.4e9)])
     assert compare(before, after).changed == (
         "clock 3,000 → 2,400 MHz",
         "DRAM roof 20.0 GB/s → 18.0 GB/s (dram-probe)",
+        "int8 roof 20.0 TOP/s → 18.0 TOP/s (int8-probe)",
         "Test CPU is gone",
     )
     assert compare(before, before).changed == ()

@@ -6,6 +6,7 @@ roofmon calibrate --list     what there is to measure; measures nothing
 """
 
 import argparse
+import io
 import json
 import sys
 
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List or measure."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where the encoding has no ±, → or ●
     return _list(args.json) if args.list else _measure(args)
 
 
@@ -60,7 +63,11 @@ def _measure(args: argparse.Namespace) -> int:
     from roofmon.calibration.client import run_worker
     from roofmon.cli.session import open_log
     from roofmon.collector.rungs import nvidia_gpu_present
-    from roofmon.report.calibration import calibration_json, calibration_table
+    from roofmon.report.calibration import (
+        calibration_json,
+        calibration_notes,
+        calibration_table,
+    )
     from roofmon.stream.messages import Message, NoticeMessage, ProgressMessage
 
     device = "cpu" if args.device == "auto" and not nvidia_gpu_present() else args.device
@@ -89,5 +96,7 @@ def _measure(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(calibration_json(result), indent=2))
     else:
-        Console().print(calibration_table(result))
+        console = Console()
+        console.print(calibration_table(result))
+        print(*calibration_notes(result, console.width), sep="\n")
     return ExitCode.OK

@@ -58,7 +58,8 @@ class Calibrations:
         self._waiting: list[_Job] = []
         self._worker: Process | None = None
         self._job: _Job | None = None
-        self._told = False  # the worker has said itself what went wrong
+        self._cpus: set[str] = set()
+        self._told = ""  # what the worker has said itself that went wrong
         self._complete = False  # the worker has told that it measured all
         # GPUs whose other roofs are still to be measured, and the seconds that they must be idle before.
         self._left: dict[str, float] = {}
@@ -133,7 +134,7 @@ class Calibrations:
             self._start(self._waiting.pop(0))
 
     def _start(self, job: _Job) -> None:
-        self._job, self._told, self._complete = job, False, False
+        self._job, self._told, self._complete = job, "", False
         self._host.keep_roofs(job.device)
         device = "cpu" if job.device in self._cpus else job.device
         self._worker = start_process(
@@ -144,7 +145,7 @@ class Calibrations:
     def _take(self, message: Message) -> None:
         match message:
             case NoticeMessage(notice=notice) if notice.severity == "error":
-                self._told = True
+                self._told = notice.what
                 if self._job and "--refresh" not in self._job.arguments:
                     # Nobody asked for it, and all else works without: under the physical bounds.
                     notice = msgspec.structs.replace(notice, severity="warning")
@@ -176,7 +177,7 @@ class Calibrations:
             if job.left_over:
                 self._left.pop(job.device, None)
         if job.device in self._host.progress:
-            self._say(job.device, 1, problem or text)
+            self._say(job.device, 1, (problem and self._told) or problem or text)
         if problem and not self._told:
             what = f"calibration ended early ({problem})"
             self._host.notice("error", what, "press C to try again")

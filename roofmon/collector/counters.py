@@ -6,30 +6,20 @@ itself when to let go of the counters (see `counters.worker`); here a pause of t
 
 import selectors
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import IO, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from roofmon.collector.counted_device import CountedDevice, Integers
 from roofmon.collector.counters_process import CountersProcess
 from roofmon.collector.host_state import HostState
+from roofmon.collector.row_work import Chip
 from roofmon.collector.sampled_work import SampledWork
-from roofmon.collector.workers import Backoff
-from roofmon.counters.worker_messages import (
-    NO_ROW,
-    Batch,
-    CountersState,
-    Health,
-    Order,
-    Result,
-    State,
-)
+from roofmon.counters.worker_messages import CountersState, Health, Order, Result, State
+from roofmon.model.device import DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.session import Rung
+from roofmon.model.traffic import Traffic
 from roofmon.tracing.activity import HOLD_NS
-
-Integers = NDArray[np.int64]
 
 INTERVAL_US = 1000
 # How a worker's state is shown; the best comes first.
@@ -66,14 +56,34 @@ class Counters:
         self._describe = describe
         self._log = log
         self._arguments = [f"--interval-us={INTERVAL_US}", *arguments]
-        self._devices: dict[str, _Device] = {}
+        self._devices: dict[str, CountedDevice] = {}
         self._paused = False
         self.work = SampledWork()
+        host.amend = self.amended
 
     @property
     def explained(self) -> dict[str, float]:
         """GPU → the part of its DRAM traffic that traced kernels explain, in the last window."""
-        return {u: d.explained for u, d in self._devices.items() if d.explained is not None}
+        now = {uuid: d.traffic.now(d.why_not).explained for uuid, d in self._devices.items()}
+        return {uuid: share for uuid, share in now.items() if share is not None}
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Where the traffic of the GPUs of attached programs went, in the last window."""
+        return [d.traffic.now(d.why_not) for d in self._devices.values() if d.programs]
+
+    def amended(self, sample: DeviceSample) -> DeviceSample:
+        """A sample of telemetry, with its FLOP/s at the clock that the counters tell, where they do."""
+        device = self._devices.get(sample.device)
+        return sample if device is None else device.traffic.amended(sample)
+
+    def next_precision(self, row: int) -> None:
+        """The user says that the tensor work of a kernel, and all of its name, is of the next precision."""
+        description = self._describe(row)
+        if description is not None and self.work.next_precision(description):
+            for uuid, device in self._devices.items():
+                if device.result is not None:
+                    self._take_work(uuid, device, device.result)
 
     @property
     def health(self) -> dict[str, Health]:
@@ -84,7 +94,9 @@ class Counters:
         """Kernels and copies that ran on a GPU, shape (n,), −1 for those without a row."""
         if not device.startswith(("GPU-", "MIG-")) or not len(rows):
             return
-        known = self._devices.setdefault(device, _Device())
+        known = self._devices.get(device)
+        if known is None:
+            known = self._devices[device] = CountedDevice(device)
         known.launches.append((rows, start_ns, end_ns))
         if known.traced_ns is None:
             known.traced_ns = int(start_ns.min())  # what ran before was not traced
@@ -94,21 +106,20 @@ class Counters:
         if device in self._devices:
             self._devices[device].lost.append((start_ns, end_ns))
 
-    def advance(self, now_ns: int, traced: Collection[str], foreign: Collection[str] = ()) -> None:
+    def advance(self, now_ns: int, traced: Mapping[str, Collection[int]]) -> None:
         """To be called at every tick: tells the workers what ran.
 
         Args:
             now_ns: as of time.time_ns().
-            traced: the GPUs of programs that are attached to.
-            foreign: those that other processes use as well.
+            traced: GPU → the ids of the processes on it that are attached to.
         """
         until = now_ns - HOLD_NS
         for uuid, device in self._devices.items():
-            is_traced = uuid in traced
-            device.tell(until, is_traced, uuid in foreign)
+            device.programs = traced.get(uuid, ())
+            device.tell(until)
             if device.worker is not None:
                 self._watch_writing(device.worker)
-            if not is_traced:
+            if not device.programs:
                 device.traced_ns = None
 
     def supervise(self, now: float) -> None:
@@ -178,14 +189,10 @@ class Counters:
                 self._selector.unregister(descriptor)
 
     def _active_words(self) -> str:
-        explained = self.explained
         rates = [h.samples_per_s for h in self.health.values()]
-        words = [f"{max(rates):.0f} samples/s"] if rates else []
-        if explained:
-            words.append(f"{min(explained.values()):.0%} of DRAM traffic explained")
-        return ", ".join(words)
+        return f"{max(rates):.0f} samples/s" if rates else ""
 
-    def _start(self, uuid: str, device: "_Device") -> None:
+    def _start(self, uuid: str, device: CountedDevice) -> None:
         worker = CountersProcess(uuid, self._log, self._arguments)
         device.worker, device.heard = worker, time.monotonic()
         device.state = State(state="starting")
@@ -193,7 +200,7 @@ class Counters:
             worker.fileno(), selectors.EVENT_READ, lambda: self._read(uuid, device, worker)
         )
 
-    def _read(self, uuid: str, device: "_Device", worker: CountersProcess) -> None:
+    def _read(self, uuid: str, device: CountedDevice, worker: CountersProcess) -> None:
         said = worker.hear()
         if said is None:
             self._unwatch(worker)
@@ -209,15 +216,18 @@ class Counters:
                 case Result():
                     self._take(uuid, device, message)
 
-    def _take(self, uuid: str, device: "_Device", result: Result) -> None:
+    def _take(self, uuid: str, device: CountedDevice, result: Result) -> None:
+        device.result = result
+        device.traffic.take(result, device.programs)
+        self._take_work(uuid, device, result)
+
+    def _take_work(self, uuid: str, device: CountedDevice, result: Result) -> None:
         about = self._host.devices.get(uuid)
         capability = about.compute_capability if about is not None else None
-        self.work.take(
-            result, self._describe, capability or "", about.cores if about is not None else None
-        )
-        device.explained = explained(result)
+        chip = Chip(capability or "", about.cores if about is not None else None)
+        self.work.take(result, self._describe, chip, device.traffic.contention)
 
-    def _ended(self, device: "_Device", worker: CountersProcess, problem: str) -> None:
+    def _ended(self, device: CountedDevice, worker: CountersProcess, problem: str) -> None:
         device.worker, device.health = None, None
         pause = device.backoff.failed(time.monotonic() - worker.started)
         what = f"the counters worker {problem}"
@@ -227,55 +237,3 @@ class Counters:
             fix=f"it is started again in {pause:.0f} s; see the log",
         )
         self._host.notice("warning", what, "kernels go on without their bytes; see the log")
-
-
-class _Device:
-    """One GPU: its worker, and what the next batch for it holds."""
-
-    def __init__(self) -> None:
-        self.worker: CountersProcess | None = None
-        self.backoff = Backoff()
-        self.state = State(state="starting")
-        self.health: Health | None = None
-        self.explained: float | None = None
-        self.heard = time.monotonic()
-        self.launches: list[tuple[Integers, Integers, Integers]] = []
-        self.lost: list[tuple[int, int]] = []
-        self.traced_ns: int | None = None
-        self.wanted = False
-
-    def tell(self, until_ns: int, traced: bool, foreign: bool) -> None:
-        """Send the launches that came since the last call, and what was traced up to a moment."""
-        launches, self.launches = self.launches, []
-        self.wanted = self.wanted or bool(launches)
-        begin = self.traced_ns
-        spans = [(begin, until_ns)] if traced and begin is not None and begin < until_ns else []
-        if spans:
-            self.traced_ns = until_ns
-        if self.worker is None:
-            return
-        rows, start, end = (
-            np.concatenate([part[i] for part in launches] or [np.empty(0, dtype=np.int64)])
-            for i in range(3)
-        )
-        lost, self.lost = self.lost, []
-        sent = self.worker.tell(
-            Batch(
-                until_ns=until_ns,
-                kernel=np.where(rows < 0, NO_ROW, rows).astype("<u4").tobytes(),
-                start_ns=start.astype("<i8").tobytes(),
-                end_ns=end.astype("<i8").tobytes(),
-                traced_ns=np.array(spans, "<i8").tobytes(),
-                lost_ns=np.array(lost, "<i8").tobytes(),
-                foreign=foreign,
-            )
-        )
-        if not sent:
-            self.lost = [*lost, *([(int(start.min()), int(end.max()))] if len(start) else [])]
-
-
-def explained(result: Result) -> float | None:
-    """The part of the DRAM traffic of a window that traced kernels explain; None without any."""
-    dram = [i for i, name in enumerate(result.metrics) if name.startswith("dram__bytes")]
-    counted = float(result.array("device")[dram].sum())
-    return float(result.array("attributed")[dram].sum()) / counted if counted > 0 else None

@@ -31,6 +31,8 @@ class HostState:
         self.devices: dict[str, DeviceDescription] = {}
         self.samples: dict[str, DeviceSample] = {}
         self._fresh: set[str] = set()
+        self.amend: Callable[[DeviceSample], DeviceSample] = lambda sample: sample
+        """What others know better of a sample than its telemetry; called with each, in order."""
         self._measured: dict[str, Roofline] = {}
         self._kept: dict[str, Roofline] = {}  # what was measured before the calibration going on
         self._bounds: dict[str, Roofline] = {}
@@ -84,7 +86,7 @@ class HostState:
                     self._send(Describe(devices=new))
             case Tick():
                 for sample in message.samples:
-                    self.samples[sample.device] = sample
+                    self.samples[sample.device] = self.amend(sample)
                     self._fresh.add(sample.device)
             case Roofs():
                 bounds = all(c.regime == "bound" for c in message.roofline.ceilings)

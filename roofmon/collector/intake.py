@@ -85,12 +85,13 @@ class Intake:
 
         Launches get the gaps before them, and regions the time of the kernels inside them.
         """
-        used: set[str] = set()
+        used: dict[str, set[int]] = {}
         for program in programs:
             for rows, inside in program.look_inside(now_ns - HOLD_NS):
                 self._kernels.add_inside(rows, inside)
             if program.connection is not None and program.launches is not None:
-                used.update(program.launches.devices.values())
+                for uuid in program.launches.devices.values():
+                    used.setdefault(uuid, set()).add(program.endpoint.pid)
         self._counters.advance(now_ns, used)
         found = []
         for uuid, timeline in list(self._timelines.items()):

@@ -7,10 +7,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from roofmon.arrays import grown
 from roofmon.model.kernel import KernelDescription, KernelKind
 from roofmon.model.table import Column
 from roofmon.stream.messages import KernelColumns, WorkValues
-from roofmon.tracing.statistics import Changes, Floats, KernelStatistics
+from roofmon.tracing.durations import Floats
+from roofmon.tracing.statistics import Changes, KernelStatistics
 
 if TYPE_CHECKING:
     from roofmon.collector.sampled_work import SampledWork
@@ -63,7 +65,7 @@ class KernelRegistry:
         self._work = np.full((2, 64), np.nan)
         self._running: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._hidden: list[int] = []  # rows that went since the last tick
-        self._reasons: dict[int, dict[str, str]] = {}  # of rows with notes: those they had before
+        self._reasons: dict[int, dict[str, str]] = {}  # of sampled rows: those they had before
         self.sampled: SampledWork | None = None
         """What counters tell of rows, where there are any."""
 
@@ -73,11 +75,11 @@ class KernelRegistry:
         return [d for d in self._all if not self._is_gone[d.id]]
 
     def take_descriptions(self) -> list[KernelDescription]:
-        """Rows that are new since the last call, or have other reasons."""
-        notes = self.sampled.take_notes() if self.sampled is not None else {}
-        for row, noted in notes.items():
+        """Rows that are new since the last call, or of which counters say something else."""
+        for row in self.sampled.take_noted() if self.sampled is not None else ():
+            assert self.sampled is not None
             known = self._reasons.setdefault(row, self._all[row].reasons)
-            described = msgspec.structs.replace(self._all[row], reasons={**known, **noted})
+            described = self.sampled.described(self._all[row], known)
             self._all[row] = described
             if self._stands(row):
                 self._new.append(described)
@@ -108,12 +110,12 @@ class KernelRegistry:
         self._all.append(row)
         self._new.append(row)
         self._streams.append(streams)
-        if number >= self._stats.shape[1]:
-            self._stats = np.concatenate([self._stats, np.full_like(self._stats, np.nan)], axis=1)
-            self._work = np.concatenate([self._work, np.full_like(self._work, np.nan)], axis=1)
-            for name in ("_stream_masks", "_with_work", "_is_gone"):
-                known = getattr(self, name)
-                setattr(self, name, np.concatenate([known, np.zeros_like(known)]))
+        size = number + 1
+        self._stats = grown(self._stats, size, np.nan)
+        self._work = grown(self._work, size, np.nan)
+        self._stream_masks = grown(self._stream_masks, size, 0)
+        self._with_work = grown(self._with_work, size, False)
+        self._is_gone = grown(self._is_gone, size, False)
         self._with_work[number] = bool(row.pipe or row.level)
         return number
 

@@ -223,6 +223,7 @@ class Collector:
             reset=reset,
             activity=self._activity,
             traced=self._tracing,
+            traffic=self._counters.traffic,
         )
 
     def _send_keyframe(self) -> None:
@@ -330,6 +331,9 @@ class Collector:
                 self._reset = True
             case "attach":
                 self._traced.attach(command.pid)
+            case "next-precision":
+                if command.kernel is not None:
+                    self._counters.next_precision(command.kernel)
             case "detach":
                 self._traced.detach(command.pid)
             case "quit":

@@ -93,6 +93,7 @@ class Traced:
                 self._programs[key] = Program(endpoint, self._numbers)
             program = self._programs[key]
             if program.connection is None and not program.let_be and self._is_wanted(endpoint.pid):
+                program.from_start = endpoint.pid not in self._wanted
                 self._connect(program)
 
     def attach(self, pid: int) -> None:
@@ -102,6 +103,7 @@ class Traced:
         for program in self._of(pid):
             program.let_be = False
             if program.connection is None:
+                program.from_start = False
                 self._connect(program)
 
     def detach(self, pid: int) -> None:
@@ -216,6 +218,10 @@ class Traced:
         program = self._programs.pop(key)
         self._dropped_before += program.dropped
         self._with_regions.discard(key)
+        if program.unseen:
+            # While it ran its own line said so; where only the end is printed, nothing else would.
+            who = f"{program.name} ({program.endpoint.pid})"
+            self._host.notice("info", f"{who}: {program.unseen}")
         if program.launches is not None:
             self._ended.setdefault(program.name, set()).add(program.endpoint.pid)
 

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofmon.model.activity import TracedProgram, TraceState
+from roofmon.model.tracing_cost import EAGER, IN_GRAPH
 from roofmon.tracing.activity import Held
 from roofmon.tracing.endpoints import Endpoint
 from roofmon.tracing.inside import KernelTime, Times
 from roofmon.tracing.trace_protocol import State
 from roofmon.tracing.trace_reader import TraceConnection
+from roofmon.units import duration
 
 if TYPE_CHECKING:
     from roofmon.collector.launches import LaunchRows
@@ -27,10 +29,6 @@ STATES: dict[str, TraceState] = {
     "failed": "failed",
     "yielded": "yielded",
 }
-# What tracing adds to a launch while attached, measured in loops of launches on an H200 (driver 580, CUDA
-# 13.0): 5.4–6.1 µs become 6.5–7.1; a graph of 100 kernels of 1 µs takes 148 µs in place of 106.
-EAGER_COST_S = 1.0e-6
-GRAPH_COST_S = 0.42e-6
 
 
 class Regions:
@@ -54,6 +52,10 @@ class Program:
         self.reason = ""
         self.cupti = ""
         self.let_be = False
+        self.from_start = False
+        """It was attached to as early as could be: the user will take all its kernels to be there."""
+        self.unseen = ""
+        """What of it was not seen all the same."""
         self.launches: LaunchRows | None = None
         self.regions: Regions | None = None
         self.dropped_now = 0
@@ -87,6 +89,10 @@ class Program:
     def take_state(self, state: State) -> None:
         """What it says of its own state."""
         self.state, self.reason = STATES[state.state], state.reason
+        if self.from_start and self.state == "attached" and state.since_ns > state.loaded_ns > 0:
+            first = duration(state.since_ns - state.loaded_ns)
+            self.unseen = f"kernels of the first {first} after it loaded CUDA were not traced"
+            self.reason = "; ".join(filter(None, (state.reason, self.unseen)))
         if state.cupti_version:
             self.cupti = f"{state.cupti_version} {state.cupti_path}".rstrip()
 
@@ -125,7 +131,7 @@ class Program:
         """How it is doing; begins counting anew."""
         fresh, of_graphs = self._fresh, self._fresh_of_graphs
         self._fresh = self._fresh_of_graphs = 0
-        spent = (fresh - of_graphs) * EAGER_COST_S + of_graphs * GRAPH_COST_S
+        spent = (fresh - of_graphs) * EAGER.attached_s + of_graphs * IN_GRAPH.attached_s
         return TracedProgram(
             pid=self.endpoint.pid,
             name=self.name,

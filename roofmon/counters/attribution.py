@@ -24,6 +24,7 @@ from roofmon.counters.results import Attribution, Traffic
 from roofmon.counters.samples import Samples, usable
 from roofmon.counters.sizes import kernel_of, sized
 from roofmon.counters.window import LEAST_SAMPLES, POOLED, UNCOVERED, WindowTable
+from roofmon.model.traffic import LEAST_BYTES_PER_S, UNTRACED_SHARE
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -220,7 +221,12 @@ class Attributor:
         self, view: WindowTable, foreign_mask: Mask, foreign: bool, traffic: Traffic
     ) -> None:
         """Kernels mostly beside bursts; all of them where others are active and no burst shows them."""
-        hidden = foreign and not foreign_mask.any() and not self._idle_is_quiet(view, traffic)
+        untraced, device = (
+            float(counts @ self._traffic_of) for counts in (traffic.untraced, traffic.device)
+        )
+        much = max(UNTRACED_SHARE * device, LEAST_BYTES_PER_S * view.seconds)
+        active = foreign or untraced > much
+        hidden = active and not foreign_mask.any() and not self._idle_is_quiet(view, traffic)
         kernels, which = np.unique(kernel_of(view.ids), return_inverse=True)
         whole = np.bincount(which, weights=view.table.sum(axis=0))
         beside = np.bincount(which, weights=view.table[foreign_mask].sum(axis=0))

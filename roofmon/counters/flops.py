@@ -50,12 +50,13 @@ def sampled_flops(
     found = []
     for metric in weights.tensor:
         count = amounts.get(metric)
-        if count is not None and _busy(weights, metric, count, sm_cycles):
+        if count is not None and tensor_is_busy(weights, metric, count, sm_cycles):
             found.append(_tensor(weights, metric, count, told))
     return (*found, *_vector(weights, amounts))
 
 
-def _busy(weights: Weights, metric: str, count: float, sm_cycles: float | None) -> bool:
+def tensor_is_busy(weights: Weights, metric: str, count: float, sm_cycles: float | None) -> bool:
+    """Whether a count is evidence of tensor work; `sm_cycles` as in `sampled_flops`."""
     if sm_cycles is None:
         return count > 0
     return count >= LEAST_ACTIVITY * weights.tensor_per_clock[metric] * sm_cycles

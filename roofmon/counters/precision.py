@@ -103,8 +103,12 @@ _MMA_SYNC = re.compile(
 
 def computes(name: str) -> Computes:
     """The pipe and instruction of a kernel by its name, mangled or not."""
-    pipe = _pipe(name)
-    if pipe is None or pipe.unit == "vector" or pipe == FP64:
+    return computes_in(name, _pipe(name))
+
+
+def computes_in(name: str, pipe: Pipe | None) -> Computes:
+    """The same where the pipe is known otherwise, or is not: the name may tell the instruction alone."""
+    if pipe is not None and (pipe.unit == "vector" or pipe == FP64):
         return Computes(pipe)
     instruction: Instruction = ""
     if _WGMMA.search(name):

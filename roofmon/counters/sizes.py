@@ -30,7 +30,9 @@ def sized(kernel: Integers, alone_ns: Floats) -> Integers:
     kernels, which = numbered(kernel)
     time = np.bincount(which, weights=alone_ns, minlength=len(kernels))
     steps = np.floor(_PER_OCTAVE * np.log2(np.maximum(alone_ns, 1.0))).astype(np.int64)
-    order = np.argsort(which, kind="stable")
+    # Numbers of 16 bits are sorted by radix, in a tenth of the time.
+    small = which.astype(np.uint16) if len(kernels) < 1 << 16 else which
+    order = np.argsort(small, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(len(kernels) + 1))
     for number in np.flatnonzero(time >= _LEAST_TIME * time.sum()):
         mine = order[bounds[number] : bounds[number + 1]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from roofmon.diagnosis import devices, position, roofs, session, timing, tracing, work
+from roofmon.diagnosis import counters, devices, position, roofs, session, timing, tracing, work
 from roofmon.diagnosis.finding import Case, Finding
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.view.state import View
@@ -25,6 +25,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
     tracing.fills_device,
     work.work_known,
     work.sources_agree,
+    counters.contended,
     work.counted_once,
     roofs.roof_trusted,
     roofs.clock_held,
@@ -52,10 +53,10 @@ def diagnose_session(snapshot: Snapshot) -> tuple[Finding, ...]:
         if not (device.sample and device.sample.lost):
             has_rows = device.description.uuid in used
             found.extend(tracing.tracing_rules(snapshot, device, has_rows))
+            found.extend(counters.traffic_rules(snapshot, device))
         found.extend(session.roofs(snapshot, device))
-        gain = session.most_to_gain(snapshot, device)
-        if gain is not None:
-            found.append(gain)
+        told = (session.most_to_gain(snapshot, device), session.work_unknown(snapshot, device))
+        found.extend(finding for finding in told if finding is not None)
     return _ordered(found)
 
 

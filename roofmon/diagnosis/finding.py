@@ -14,6 +14,14 @@ from roofmon.model.table import Array, Column, KernelTable
 Status = Literal["pass", "fail", "unknown"]
 Severity = Literal["error", "warning", "info"]
 
+WORTH_SHARE = 0.02
+"""A kernel with less than this share of the time is not worth tuning, nor a gain of less worth telling: not
+even a kernel of no time at all would be noticed."""
+
+LATENCY_NS = 2000.0
+"""What a launch on a GPU takes of it however little it does, with a margin: almost empty kernels took
+0.8–0.9 µs on an H200. Work that takes less at its roof is not limited by that roof."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -81,12 +89,35 @@ class Case:
         return float(self.table.time_share[self.row])
 
     @property
+    def saving(self) -> float:
+        """The part of its time that it would save at the roof, 0 … 1; 0 where not known."""
+        return float(savings(self.table, self.positions)[self.row])
+
+    @property
     def gain_ns(self) -> float:
         """Time in ns that all its launches together would save at the roof; 0 where not known."""
         return float(gains_ns(self.table, self.positions)[self.row])
 
 
+def savings(table: KernelTable, positions: Positions) -> Array:
+    """The part of its own time that each kernel would save at its roof, 0 … 1, shape (n,); 0 where unknown.
+
+    No roof makes a launch on a GPU shorter than `LATENCY_NS`.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        latency = np.where(table.regions, 0.0, LATENCY_NS / table.typical_ns)
+    least = np.fmax(np.nan_to_num(positions.fraction, nan=1.0), latency)
+    saved: Array = np.clip(1 - least, 0.0, 1.0)
+    return saved
+
+
 def gains_ns(table: KernelTable, positions: Positions) -> Array:
     """What each kernel would save in all at its roof, in ns; 0 where that is not known, shape (n,)."""
-    left = np.clip(1 - np.nan_to_num(positions.fraction, nan=1.0), 0.0, 1.0)
-    return left * np.nan_to_num(table.column(Column.TOTAL_NS))
+    return savings(table, positions) * np.nan_to_num(table.column(Column.TOTAL_NS))
+
+
+def most_worth(table: KernelTable, positions: Positions) -> int | None:
+    """The row that would save most at its roof; None where none would save `WORTH_SHARE` of all time."""
+    shares = savings(table, positions) * np.nan_to_num(table.time_share)
+    best = int(shares.argmax()) if len(shares) else 0
+    return best if len(shares) and shares[best] >= WORTH_SHARE else None

@@ -16,7 +16,6 @@ from roofmon.view.facts import (
     main_pipe,
     missing_work,
     of_roof,
-    roof_unit,
     unknown_time,
 )
 
@@ -75,11 +74,14 @@ def distance(case: Case) -> Finding | None:
     if roof is None or not np.isfinite(fraction):
         return None
     near = fraction >= AT_ROOF
-    saved = (1 - fraction) * float(case.table.typical_ns[case.row])
-    evidence = of_roof(fraction, roof)
-    if not near:
-        evidence += f"; headroom {headroom(fraction)}, {duration(saved)} a launch, "
+    typical = float(case.table.typical_ns[case.row])
+    evidence, advice = of_roof(fraction, roof), _DISTANCE_ADVICE[case.kernel_class]
+    if case.saving and not near:
+        evidence += f"; headroom {headroom(fraction)}, {duration(case.saving * typical)} a launch, "
         evidence += f"{duration(case.gain_ns)} in all"
+    elif not near:
+        evidence += f"; its {duration(typical)} are what any launch takes, however little it does"
+        advice = "fewer, larger launches"
     floor, serial = (
         float(floors[case.row])
         for floors in (case.positions.floor_ns, case.positions.serial_floor_ns)
@@ -89,10 +91,10 @@ def distance(case: Case) -> Finding | None:
     return Finding(
         rule="distance",
         status="pass" if near else "fail",
-        severity="info" if near else "warning",
+        severity="warning" if case.saving and not near else "info",
         title=f"{percent(fraction)} of the {called(roof)}",
         evidence=evidence,
-        advice="" if near else _DISTANCE_ADVICE[case.kernel_class],
+        advice="" if near else advice,
         gain_ns=0.0 if near else case.gain_ns,
     )
 
@@ -117,7 +119,7 @@ def over_roof(case: Case) -> Finding | None:
     evidence += f"; still {percent(low)} at the low end of both intervals"
     bound = hard_limit(case.device, roof) if case.device else None
     if bound is not None and low * roof.value > bound:
-        limit = si(bound, roof_unit(roof))
+        limit = si(bound, roof.unit)
         return Finding(
             rule="over-roof",
             status="fail",
@@ -192,7 +194,7 @@ def faster_pipe(case: Case) -> Finding | None:
         rule="faster-pipe",
         status="fail",
         title=f"the {found[0].name} roof is higher",
-        evidence=f"{si(found[0].value, 'FLOP/s')}, {significant(found[0].value / roof.value, 2)}× "
+        evidence=f"{si(found[0].value, found[0].unit)}, {significant(found[0].value / roof.value, 2)}× "
         f"that of {roof.name}",
         advice="would that precision be enough?"
         if found[0].pipe and found[0].pipe.precision != mine.precision
@@ -225,12 +227,14 @@ def latency(case: Case) -> Finding | None:
     typical = float(case.table.typical_ns[case.row])
     if launch_s and typical < 3e9 * launch_s:
         advice = f"a launch alone takes {duration(launch_s * 1e9)}: fewer, larger launches"
+    elif not case.saving:
+        advice = "fewer, larger launches"
     else:
         advice = "more parallelism: larger grids or batches, more in flight, shorter dependencies"
     return Finding(
         rule="latency",
         status="fail",
-        severity="warning",
+        severity="warning" if case.saving else "info",
         title="far from every roof: latency?",
         evidence=f"{', '.join(near)}; {duration(typical)} a launch, "
         f"{case.stat(Column.LAUNCHES):,.0f} launches",

@@ -4,7 +4,7 @@ from roofmon.diagnosis.finding import Case, Finding
 from roofmon.model.roofline import Ceiling
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.units import age, percent, si, significant
-from roofmon.view.facts import how_to_measure, roof_unit
+from roofmon.view.facts import how_to_measure
 
 OLD_S = 30 * 86400.0
 """Roofs older than this may be from before an update of firmware or libraries that the key of the cache
@@ -28,11 +28,11 @@ def roof_trusted(case: Case) -> Finding | None:
             rule="roof",
             status="unknown",
             title=f"{roof.name}: a bound, not measured",
-            evidence=f"{si(roof.value, roof_unit(roof))} from widths and clocks; nothing can pass it",
+            evidence=f"{si(roof.value, roof.unit)} from widths and clocks; nothing can pass it",
             advice=how_to_measure(case.device) if case.device else "",
         )
     flags = disturbances(roof)
-    interval = f"{si(roof.ci_low, roof_unit(roof))}–{si(roof.ci_high, roof_unit(roof))}"
+    interval = f"{si(roof.ci_low, roof.unit)}–{si(roof.ci_high, roof.unit)}"
     return Finding(
         rule="roof",
         status="fail" if flags else "pass",

@@ -1,16 +1,17 @@
-"""Rules on the session: is the data live and complete, are there roofs, where is most to gain."""
+"""Rules on the session: is the data live and complete, are there roofs, where is most to gain, and of how
+much of the time that cannot be told."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from roofmon.diagnosis.finding import Finding, gains_ns
+from roofmon.diagnosis.finding import WORTH_SHARE, Finding, gains_ns, most_worth
 from roofmon.diagnosis.roofs import OLD_S, clock_moved, disturbances, oldest_s
 from roofmon.model.position import locate
 from roofmon.model.snapshot import Device, Snapshot
-from roofmon.model.table import Column
-from roofmon.units import age, duration
-from roofmon.view.facts import how_to_measure
+from roofmon.model.table import Column, KernelTable
+from roofmon.units import age, duration, percent
+from roofmon.view.facts import device_called, how_to_measure
 
 
 def live(snapshot: Snapshot) -> Finding:
@@ -92,18 +93,14 @@ def roofs(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
 
 
 def most_to_gain(snapshot: Snapshot, device: Device) -> Finding | None:
-    """Which kernel of a device would save most at its roof?"""
-    uuid = device.description.uuid
-    rows = np.array([d.device == uuid for d in snapshot.kernels.descriptions], dtype=np.bool_)
-    table = snapshot.kernels.take(rows)
-    if not len(table):
-        return None
-    gains = gains_ns(table, locate(table, device.roofline))
-    best = int(gains.argmax())
-    if gains[best] <= 0:
+    """Which kernel of a device would save most at its roof? None where that is not worth a word."""
+    table = _kernels_of(snapshot, device)
+    positions = locate(table, device.roofline)
+    best = most_worth(table, positions)
+    if best is None:
         return None
     description = table.descriptions[best]
-    saved = float(gains[best])
+    saved = float(gains_ns(table, positions)[best])
     return Finding(
         rule="most-to-gain",
         status="fail",
@@ -111,8 +108,40 @@ def most_to_gain(snapshot: Snapshot, device: Device) -> Finding | None:
         title=f"up to {duration(saved)} to gain",
         evidence=f"{description.name}: {duration(saved)} of "
         f"{duration(float(table.column(Column.TOTAL_NS)[best]))} is above its roof's time",
-        advice="begin with this kernel",
+        advice="begin with it",
         gain_ns=saved,
         kernel=description.id,
-        device=uuid,
+        device=device.description.uuid,
     )
+
+
+def work_unknown(snapshot: Snapshot, device: Device) -> Finding | None:
+    """Of how much of a device's time is the work unknown, so that no roof can say what is to gain there?"""
+    table = _kernels_of(snapshot, device)
+    kernels = [d.kind == "kernel" for d in table.descriptions]
+    outer = np.nan_to_num(table.column(Column.OUTER_NS))
+    # As in `KernelTable.time_share`: where kernels are traced, their time is the whole.
+    counted = outer * kernels if np.any(outer * kernels) else outer
+    works = [w.source >= 0 for w in (*table.flops.values(), *table.bytes.values())]
+    unknown = counted * ~np.any([np.zeros(len(table), dtype=np.bool_), *works], axis=0)
+    whole, lost = float(counted.sum()), float(unknown.sum())
+    if not lost > WORTH_SHARE * whole:
+        return None
+    most = table.descriptions[int(unknown.argmax())]
+    return Finding(
+        rule="work-unknown",
+        status="unknown",
+        title=f"{percent(lost / whole)} of time has unknown work",
+        evidence=f"{device_called(device)}: {duration(lost)} of {duration(whole)} in "
+        f"{np.count_nonzero(unknown):,} of {np.count_nonzero(counted):,} kernels, most in {most.name}",
+        advice="what is to gain there cannot be told: region(…, flops=…, bytes=…) declares work, "
+        "counters tell it where they may be read",
+        device=device.description.uuid,
+    )
+
+
+def _kernels_of(snapshot: Snapshot, device: Device) -> KernelTable:
+    """The rows of one device."""
+    uuid = device.description.uuid
+    rows = np.array([d.device == uuid for d in snapshot.kernels.descriptions], dtype=np.bool_)
+    return snapshot.kernels.take(rows)

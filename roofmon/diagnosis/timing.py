@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from roofmon.diagnosis.finding import Case, Finding, gains_ns
+from roofmon.diagnosis.finding import WORTH_SHARE, Case, Finding, gains_ns, most_worth
 from roofmon.model.table import Column
 from roofmon.units import duration, percent, significant
-
-WORTH_SHARE = 0.02
-"""Under this share of the time even a kernel of no time at all would not be noticed."""
 
 MUCH_VARIATION = 0.10
 SHORT_NS = 10_000.0
@@ -25,23 +22,29 @@ def worth_it(case: Case) -> Finding:
             evidence="no time was measured",
         )
     evidence = f"at most {_limit(share)} faster in all"
-    if np.isfinite(case.fraction) and case.fraction < 1:
-        evidence += f", {_limit(share * (1 - case.fraction))} at its roof"
-    gains = gains_ns(case.table, case.positions)
-    best = int(gains.argmax())
-    better = gains[best] > 2 * gains[case.row]
-    advice = ""
-    if better:
-        name = case.table.descriptions[best].name
-        advice = f"{name} has more to gain: {duration(float(gains[best]))} in all"
+    if case.saving:
+        evidence += f", {_limit(share * case.saving)} at its roof"
     small = share < WORTH_SHARE
     return Finding(
         rule="worth-it",
         status="fail" if small else "pass",
         title=f"{'only ' if small else ''}{percent(share)} of the time",
         evidence=evidence,
-        advice=advice,
+        advice=_better(case),
     )
+
+
+def _better(case: Case) -> str:
+    """Another kernel that has clearly more to gain; "" where there is none."""
+    best = most_worth(case.table, case.positions)
+    if best is None:
+        return ""
+    gain = float(gains_ns(case.table, case.positions)[best])
+    # Of a kernel whose work is unknown, all its time may be to gain.
+    mine = case.gain_ns if np.isfinite(case.fraction) else case.stat(Column.TOTAL_NS)
+    if not gain > 2 * mine:
+        return ""
+    return f"{case.table.descriptions[best].name} has more to gain: {duration(gain)} in all"
 
 
 def _limit(part: float) -> str:

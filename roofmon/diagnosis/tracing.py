@@ -7,6 +7,7 @@ from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceSample
 from roofmon.model.position import KernelClass
 from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.tracing_cost import EAGER, IN_GRAPH, about
 from roofmon.units import duration, percent
 from roofmon.view.facts import device_called
 
@@ -55,14 +56,23 @@ def program_rules(snapshot: Snapshot) -> Iterator[Finding]:
                 evidence=f"{program.name} {program.pid}: {program.reason or 'no reason was told'}",
                 advice="a attaches again",
             )
-        elif program.cost > _COSTLY:
+            continue
+        if program.state == "attached" and program.reason:
+            yield Finding(
+                rule="tracing",
+                status="unknown",
+                title=f"{program.name}: not all is seen",
+                evidence=f"{program.name} {program.pid}: {program.reason}",
+            )
+        if program.cost > _COSTLY:
             rate = f"{program.records_per_s:,.0f} records/s"
             yield Finding(
                 rule="tracing-cost",
                 status="fail",
                 title=f"tracing takes about {percent(program.cost)}",
-                evidence=f"{program.name} {program.pid}: {rate}, about 1 µs a launch, 0.4 in a graph",
-                advice="D detaches; about 0.6 µs a launch stay until the program ends",
+                evidence=f"{program.name} {program.pid}: {rate}, about {about(EAGER.attached_s)} "
+                f"a launch, {about(IN_GRAPH.attached_s)} in a graph",
+                advice=f"D detaches; about {about(EAGER.left_s)} a launch stay until the program ends",
             )
 
 

@@ -28,22 +28,37 @@ def work_known(case: Case) -> Finding:
         status="unknown",
         title=f"{' and '.join(missing)} unknown",
         evidence="; ".join(reasons) or f"no source gives its {' or '.join(missing)}",
-        advice=_declaration(case, missing)
-        if case.description.kind == "region" or not case.description.grid
-        else "counters tell it, where they may be read",
+        advice=_what_would_tell(case, missing),
     )
+
+
+def _what_would_tell(case: Case, missing: list[str]) -> str:
+    kernel = case.description
+    if "FLOPs" in missing and kernel.candidates:
+        pipes = ", ".join(pipe_label(Pipe.parse(key)) for key in kernel.candidates)
+        return f"w takes its tensor work as one of {pipes}"
+    if kernel.kind == "region" or not kernel.grid:
+        return _declaration(case, missing)
+    return "counters tell it, where they may be read"
 
 
 def _known_work(case: Case) -> str:
     parts = []
-    for chosen, unit in ((case.table.flops, "FLOP"), (case.table.bytes, "B")):
-        for key, column in chosen.items():
-            value = float(column.values[case.row])
-            if np.isfinite(value):
-                label = pipe_label(Pipe.parse(key)) if unit == "FLOP" else level_label(key)
-                source = column.columns[column.source[case.row]].provenance
-                parts.append(f"{si(value, unit)} {label} {source}")
+    for chosen in (*case.table.flops.values(), *case.table.bytes.values()):
+        value = float(chosen.values[case.row])
+        if np.isfinite(value):
+            source = chosen.columns[chosen.source[case.row]]
+            unit, label = _unit_and_label(source.kind, chosen.key)
+            parts.append(f"{si(value, unit)} {label} {source.provenance}")
     return ", ".join(parts)
+
+
+def _unit_and_label(kind: WorkKind, key: str) -> tuple[str, str]:
+    """The unit that work of a pipe or a level is counted in, and what that is called."""
+    if kind == "bytes":
+        return "B", level_label(key)
+    pipe = Pipe.parse(key)
+    return pipe.operation, pipe_label(pipe)
 
 
 def _declaration(case: Case, missing: list[str]) -> str:
@@ -82,8 +97,7 @@ def _difference(case: Case, kind: WorkKind, key: str) -> tuple[float, str] | Non
     apart = disagreement(kind, quantities)
     if apart is None:
         return None
-    unit = "FLOP" if kind == "flops" else "B"
-    label = pipe_label(Pipe.parse(key)) if kind == "flops" else level_label(key)
+    unit, label = _unit_and_label(kind, key)
     same = [q for q in quantities if q.counts == quantities[0].counts]
     values = ", ".join(
         f"{q.provenance} {'≤' if q.upper_bound else ''}{si(q.value, unit)}" for q in same

@@ -4,16 +4,20 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roofmon.model.tracing_cost import EAGER, IN_GRAPH, about
+
 TraceState: TypeAlias = Literal["dormant", "starting", "attached", "yielded", "failed"]
 
 
 BEFOREHAND = (
-    "While attached, each launch takes about 1 µs longer (0.4 µs in a CUDA graph), and the program's own "
+    f"While attached, each launch takes about {about(EAGER.attached_s)} longer "
+    f"({about(IN_GRAPH.attached_s)} in a CUDA graph), and the program's own "
     "profiler (torch.profiler) sees no kernels.",
-    "After detaching, about 0.6 µs a launch stay until the program ends: nothing for kernels of 100 µs, "
-    "10 % of a loop that launches every 6 µs.",
+    f"After detaching, about {about(EAGER.left_s)} a launch stay until the program ends: nothing for "
+    f"kernels of 100 µs, {100 * EAGER.left_s / EAGER.untraced_s:.0f} % of a loop that launches every "
+    f"{about(EAGER.untraced_s)}.",
 )
-"""What has to be said before a program is attached to; measured on an H200, driver 580, CUDA 13.0."""
+"""What has to be said before a program is attached to."""
 
 
 class TracedProgram(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

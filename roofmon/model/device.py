@@ -25,12 +25,16 @@ class DeviceDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A process that uses a device. `note` says why name and user are empty."""
+    """A process that uses a device. `note` says why name and user are empty.
+
+    `sm_busy` is the share of time (0 … 1) that its kernels ran lately; None where the driver does not tell.
+    """
 
     pid: int
     name: str = ""
     user: str = ""
     memory_bytes: int | None = None
+    sm_busy: float | None = None
     note: str = ""
 
 
@@ -40,6 +44,9 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     `load` is the share of time (0 … 1) that the device was busy, `memory_busy` that its memory was: time,
     not bandwidth. `event_reasons` is what limits its clock, in words. `rates` is the device's own point on
     its roofline: byte/s by level (`dram`) and FLOP/s by pipe (`vector/fp32`), None where no counter tells.
+    FLOP/s were computed with the SM clock `rates_clock_hz`: what the driver told, as `clock_hz` is, which
+    reads high where something limits the clock; or `mean_clock_hz`, counted cycles over a second or so up
+    to now, where that is known.
     `lost` says why the device does not answer, "" while it does. `missing` maps field names to why they
     are None.
     """
@@ -47,6 +54,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     device: str
     time_unix_ns: int
     clock_hz: float | None = None
+    mean_clock_hz: float | None = None
     memory_clock_hz: float | None = None
     load: float | None = None
     memory_busy: float | None = None
@@ -62,6 +70,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     sm_busy: float | None = None
     occupancy: float | None = None
     rates: Mapping[str, float] | None = None
+    rates_clock_hz: float | None = None
     processes: tuple[DeviceProcess, ...] | None = None
     lost: str = ""
     missing: Mapping[str, str] = {}

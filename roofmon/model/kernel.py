@@ -11,7 +11,9 @@ class KernelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """The static fields of one row of the table; `id` is unique within a stream.
 
     Rows group the launches of one program by name and, for GPU kernels, by grid and block. `reasons`
-    says, by field or quantity, why something is not available.
+    says, by field or quantity, why something is not available; `contended` in it says why its sampled
+    bytes may hold traffic of other programs. `candidates` are the pipes that its tensor work may be of
+    where its name does not tell the precision, and `told` the one of them that the user told.
     """
 
     id: int
@@ -29,5 +31,7 @@ class KernelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     occupancy_limiter: str = ""
     pipe: str | None = None  # the pipe that declared FLOPs belong to, `tensor/bf16`
     level: str | None = None  # the memory level that declared bytes belong to
+    candidates: tuple[str, ...] = ()
+    told: str = ""
     nested: bool = False  # runs inside another row's region, whose time contains it
     reasons: dict[str, str] = {}

@@ -37,6 +37,11 @@ class Pipe(msgspec.Struct, frozen=True, order=True):
         """The name used in columns and JSON keys: `tensor/bf16`."""
         return f"{self.unit}/{self.precision}"
 
+    @property
+    def operation(self) -> str:
+        """What its work is counted in: FLOP, or OP where the precision is an integer."""
+        return "OP" if self.precision.startswith("int") else "FLOP"
+
     @classmethod
     def parse(cls, key: str) -> "Pipe":
         """The pipe of `tensor/bf16`. Raises ValueError for names that are not known."""
@@ -50,9 +55,9 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One measured (or physical) limit of a device.
 
     `value` is the median of `n` samples in byte/s (bandwidth, with `level`) or FLOP/s (compute, with
-    `pipe`); `ci_low`, `ci_high` bound it at 95 %. `clock_hz` is the clock that the rate follows, held
-    while it was measured. `flags` say what disturbed it: contended, power-capped, thermal,
-    not-converged, over-bound, small-set.
+    `pipe`; of an integer pipe OP/s); `ci_low`, `ci_high` bound it at 95 %. `clock_hz` is the clock that the
+    rate follows, held while it was measured. `flags` say what disturbed it: contended, power-capped,
+    thermal, not-converged, over-bound, small-set.
     """
 
     kind: Literal["bandwidth", "compute"]
@@ -75,6 +80,11 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def per_clock(self) -> float | None:
         """FLOPs or bytes per clock cycle of the device; None where the clock is not known."""
         return self.value / self.clock_hz if self.clock_hz else None
+
+    @property
+    def unit(self) -> str:
+        """The unit of `value` as it is shown: B/s, FLOP/s, or OP/s of an integer pipe."""
+        return "B/s" if self.pipe is None else f"{self.pipe.operation}/s"
 
     @property
     def name(self) -> str:

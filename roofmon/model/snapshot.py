@@ -13,6 +13,7 @@ from roofmon.model.histogram import NO_HISTOGRAMS, Histograms
 from roofmon.model.roofline import NO_ROOFS, Roofline
 from roofmon.model.session import Notice, Progress, Rung
 from roofmon.model.table import EMPTY_TABLE, KernelTable
+from roofmon.model.traffic import Traffic
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Snapshot:
     programs: Mapping[int, str] = field(default_factory=dict)  # pid → name of attached programs
     traced: tuple[TracedProgram, ...] = ()  # programs that can be traced, attached or not
     activity: Mapping[str, Activity] = field(default_factory=dict)  # of devices with traced kernels
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)  # of the same devices
     stale: str = ""
 
     def device(self, uuid: str) -> Device | None:

@@ -150,6 +150,12 @@ class KernelTable:
         ]
 
     @cached_property
+    def regions(self) -> NDArray[np.bool_]:
+        """Which rows are regions of a program, not launches on a GPU, shape (n,)."""
+        kinds = (d.kind == "region" for d in self.descriptions)
+        return np.fromiter(kinds, np.bool_, len(self))
+
+    @cached_property
     def time_share(self) -> Array:
         """Each row's share of all time spent in kernels, shape (n,), 0 … 1; NaN where not known.
 
@@ -160,10 +166,9 @@ class KernelTable:
         """
         n = len(self)
         traced = np.fromiter((d.kind == "kernel" for d in self.descriptions), np.bool_, n)
-        regions = np.fromiter((d.kind == "region" for d in self.descriptions), np.bool_, n)
         outer, mine = self.column(Column.OUTER_NS), self.column(Column.TOTAL_NS)
         if np.nansum(outer[traced]) > 0:
-            mine = np.where(regions, self.column(Column.INSIDE_TOTAL_NS), mine)
+            mine = np.where(self.regions, self.column(Column.INSIDE_TOTAL_NS), mine)
             outer = outer[traced]
         whole = float(np.nansum(outer))
         return mine / whole if whole > 0 else np.full(n, np.nan)

@@ -1,5 +1,6 @@
-"""A calibration as a table for people and as JSON for programs: the same values in both."""
+"""A calibration as a table with notes for people and as JSON for programs: the same values in both."""
 
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,30 +16,37 @@ from roofmon.calibration.results import CalibrationResult
 from roofmon.model.roofline import Ceiling, Pipe, Roofline, level_label, pipe_label
 from roofmon.units import age, percent, si, significant
 
+_FLAGS = {
+    "power-capped": "power cap",
+    "thermal": "thermal limit",
+    "not-converged": "not converged (its interval was still wide when the time was up)",
+    "contended": "contended (something else used the device meanwhile; not kept)",
+    "over-bound": "over its bound (faster than physically possible; not kept)",
+    "small-set": "small set (too little memory was free)",
+}
+"""What the flags of a ceiling say; the first two are the words of the clock-event reasons."""
+
 
 def calibration_table(result: CalibrationResult) -> Table:
-    """Every measurement with median, half-width of its 95 % interval, samples, the conditions it was taken
-    under, and its share of the physical bound at that clock; then the ridge points of DRAM."""
-    table = Table(caption=Text(_caption(result)), caption_justify="left", box=None, pad_edge=False)
+    """Every measurement with median, half-width of its 95 % interval, samples and clock, and on a GPU its
+    share of the physical bound at that clock."""
+    table = Table(box=None, pad_edge=False)
     gpu = any(ceiling.memory_clock_hz for ceiling in result.measurements)
     for heading in ("", "probe", "roof"):
         table.add_column(heading, no_wrap=True)
     for heading in ("median", "95 % ±", "n", "clock", *(("bound",) if gpu else ())):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("limits and flags" if gpu else "flags", overflow="fold")
     for ceiling in result.measurements:
-        unit = "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"
         share = share_of_bound(ceiling, result.bounds)
         table.add_row(
             "●" if result.is_roof(ceiling) else "",
             Text(ceiling.probe),
             ceiling.name,
-            si(ceiling.value, unit),
+            si(ceiling.value, ceiling.unit),
             f"{_half_width(ceiling):.2%}".replace("%", " %"),
             str(ceiling.n),
             si(ceiling.clock_hz, "Hz"),
             *((percent(share),) if gpu else ()),
-            ", ".join([*ceiling.event_reasons, *_flags(ceiling)]),
         )
     return table
 
@@ -49,24 +57,38 @@ def _half_width(ceiling: Ceiling) -> float:
     return farther / ceiling.value
 
 
-def _flags(ceiling: Ceiling) -> list[str]:
-    """The flags, less those that the event reasons say more exactly."""
-    said = ("power-capped", "thermal") if ceiling.event_reasons else ()
-    return [flag for flag in ceiling.flags if flag not in said]
-
-
-def _caption(result: CalibrationResult) -> str:
-    ridges = " · ".join(
-        f"{pipe_label(pipe)} at {significant(intensity)} FLOP/byte of {level_label(level)}"
+def calibration_notes(result: CalibrationResult, width: int) -> Iterator[str]:
+    """What goes below the table, wrapped at words to `width`: a line for each limit or flag with the probes
+    that it applies to, what failed or does not apply, and the ridge points of DRAM."""
+    since = age(time.time() - result.time_unix_s)
+    yield f"● roof   measured {since} ago in {result.seconds:.1f} s"
+    notes = [f"{what}: {', '.join(probes)}" for what, probes in _limits_and_flags(result).items()]
+    notes += [f"{probe}: {reason}" for probe, reason in result.failures.items()]
+    notes += [f"{probe}: n/a, {reason}" for probe, reason in result.not_applicable.items()]
+    for note in notes:
+        # The hyphens of probe names are no place to break a line.
+        yield from textwrap.wrap(note, width, subsequent_indent="  ", break_on_hyphens=False)
+    ridges = {
+        pipe: f"{significant(intensity):>6} {pipe.operation}/byte"
         for level, pipe, intensity in _ridges(result.roofline)
         if level == "dram"
-    )
-    since = age(time.time() - result.time_unix_s)
-    lines = [f"● roof   measured {since} ago in {result.seconds:.1f} s"]
-    lines += [f"ridge points: {ridges}"] if ridges else []
-    lines += [f"{probe}: {reason}" for probe, reason in result.failures.items()]
-    lines += [f"{probe}: n/a, {reason}" for probe, reason in result.not_applicable.items()]
-    return "\n".join(lines)
+    }
+    if ridges:
+        yield f"ridge points over {level_label('dram')}:"
+        longest = max(len(pipe_label(pipe)) for pipe in ridges)
+        yield from (f"  {pipe_label(pipe):{longest}}  {at}" for pipe, at in ridges.items())
+
+
+def _limits_and_flags(result: CalibrationResult) -> dict[str, list[str]]:
+    """The probes of each limit of the clock and each flag, those that most probes share first."""
+    found: dict[str, list[str]] = {}
+    for ceiling in result.measurements:
+        # The reasons say more exactly what these two flags say.
+        said = ("power-capped", "thermal") if ceiling.event_reasons else ()
+        flags = [_FLAGS.get(flag, flag) for flag in ceiling.flags if flag not in said]
+        for what in dict.fromkeys([*ceiling.event_reasons, *flags]):
+            found.setdefault(what, []).append(ceiling.probe)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
 def calibration_json(result: CalibrationResult) -> dict[str, Any]:

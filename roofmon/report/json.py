@@ -19,9 +19,11 @@ from roofmon.model.device import DeviceSample
 from roofmon.model.roofline import Ceiling, Pipe
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import Column, KernelTable
+from roofmon.model.traffic import Traffic
 from roofmon.model.work import Quantity
-from roofmon.view import View, ViewState, build_view, device_point
+from roofmon.view import View, ViewState, build_view, device_point, untraced
 from roofmon.view.facts import missing_work, unknown_time
+from roofmon.view.traffic import UNTRACED
 
 SCHEMA = "roofmon.snapshot/1"
 
@@ -75,10 +77,18 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
         "programs": [{"pid": pid, "name": name} for pid, name in snapshot.programs.items()],
         "traced": [_traced(program) for program in snapshot.traced],
         "devices": [
-            _device(device, snapshot.activity.get(device.description.uuid))
+            _device(
+                device,
+                snapshot.activity.get(device.description.uuid),
+                snapshot.traffic.get(device.description.uuid),
+            )
             for device in snapshot.devices
         ],
-        "kernels": [_kernel(view, int(row)) for view in views for row in view.order],
+        "kernels": [
+            kernel
+            for view in views
+            for kernel in (*(_kernel(view, int(row)) for row in view.order), *_untraced(view))
+        ],
         "rungs": [
             {"rung": r.rung, "state": r.state, "reason": r.reason, "fix": r.fix}
             for r in snapshot.rungs
@@ -114,6 +124,25 @@ def _activity(activity: Activity | None) -> dict[str, Any] | None:
         "busy_percent": _percent(activity.busy),
         "gaps_percent": _percent(activity.idle),
         "launch_bound_percent": _percent(activity.launch_bound),
+    }
+
+
+def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:
+    """Where the DRAM traffic of a device goes; null where no kernel on it is traced."""
+    if traffic is None:
+        return None
+    fields = msgspec.structs.asdict(traffic)
+    del fields["device"]
+    shares = {
+        "explained_percent": traffic.explained,
+        "explained_of_gpm_percent": traffic.explained_of_gpm,
+        "untraced_percent": traffic.untraced_share,
+    }
+    return {
+        **fields,
+        "contended": traffic.contended or None,
+        "missing": dict(traffic.missing),
+        **{name: None if share is None else _percent(share) for name, share in shares.items()},
     }
 
 
@@ -153,13 +182,14 @@ def _findings(snapshot: Snapshot, views: Iterable[View]) -> Iterable[Finding]:
             yield from diagnose_kernel(view, int(row))
 
 
-def _device(device: Device, activity: Activity | None) -> dict[str, Any]:
+def _device(device: Device, activity: Activity | None, traffic: Traffic | None) -> dict[str, Any]:
     roofline = device.roofline
     return {
         **msgspec.structs.asdict(device.description),
         "sample": None if device.sample is None else _sample(device.sample),
         "point": _point(device),
         "activity": _activity(activity),
+        "traffic": _traffic(traffic),
         "progress": None if device.progress is None else msgspec.structs.asdict(device.progress),
         "roofline": {
             "ceilings": [ceiling_document(c) for c in roofline.ceilings],
@@ -224,9 +254,29 @@ def _kernel(view: View, row: int) -> dict[str, Any]:
         **{name: _known(table.column(column)[row]) for name, column in _STATISTICS.items()},
         "graph_percent": _percent(table.column(Column.GRAPH_SHARE)[row]),
         "time_percent": _percent(table.time_share[row]),
+        "precisions": list(description.candidates),
+        "precision_told": description.told or None,
         "work": _work(table, row),
         "position": _position(view, row),
         "reasons": {**_reasons(view, row), **description.reasons},
+    }
+
+
+def _untraced(view: View) -> Iterable[dict[str, Any]]:
+    """The row of what nothing traced moved: no kernel, so without an id and without launches."""
+    traffic = untraced(view)
+    if traffic is None:
+        return
+    yield {
+        "id": None,
+        "name": UNTRACED,
+        "device": traffic.device,
+        "kind": "untraced",
+        "bytes_per_s": traffic.untraced_bytes_per_s,
+        "dram_percent": None
+        if traffic.untraced_share is None
+        else _percent(traffic.untraced_share),
+        "reasons": {"launches": "nothing is known of what moved it"},
     }
 
 

@@ -38,6 +38,9 @@ from roofmon.view import (
     program_facts,
     row_cells,
     scene,
+    traffic_facts,
+    untraced,
+    untraced_cells,
 )
 from roofmon.view.device_point import MARK
 
@@ -164,6 +167,8 @@ def tracing_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
     """What traced kernels did on the device, and the programs that are or can be traced."""
     if view.activity is not None and (facts := activity_facts(view.activity)):
         yield from _wrapped(f"kernels of the last tick: {' · '.join(facts)}", width, unicode)
+    if view.traffic is not None:
+        yield from _wrapped(f"counters: {' · '.join(traffic_facts(view.traffic))}", width, unicode)
     for program in view.snapshot.traced:
         facts = program_facts(program)
         yield from _wrapped(f"{program.name} {program.pid}: {', '.join(facts)}", width, unicode)
@@ -225,6 +230,9 @@ def table_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:
         yield row(texts)
     if view.row_count > MOST_ROWS:
         yield _line(f"and {view.row_count - MOST_ROWS:,} more kernels", width, unicode, "muted")
+    traffic = untraced(view)
+    if traffic is not None:
+        yield row(untraced_cells(traffic, columns), _STYLES["muted"])
 
 
 def checklist_lines(view: View, width: int, unicode: bool) -> Iterator[Text]:

@@ -14,6 +14,7 @@ from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.roofline import REQUESTED, Roofline
 from roofmon.model.session import Notice, Progress, Rung
+from roofmon.model.traffic import Traffic
 
 VERSION = 1
 MAX_MESSAGE = 64 * 2**20
@@ -69,8 +70,9 @@ class KernelColumns(msgspec.Struct, frozen=True, kw_only=True):
 class Tick(msgspec.Struct, frozen=True, tag="tick", kw_only=True):
     """What changed since the last tick. `sequence` rises by one each; a gap means ticks were dropped.
 
-    `reset` says that statistics began anew: kernels not in this tick have none. `activity` is of every
-    device with traced kernels, `traced` are all programs that can be traced: both replace the last tick's.
+    `reset` says that statistics began anew: kernels not in this tick have none. `activity` and `traffic`
+    are of every device with traced kernels, `traced` are all programs that can be traced: they replace
+    the last tick's.
     """
 
     sequence: int
@@ -82,6 +84,7 @@ class Tick(msgspec.Struct, frozen=True, tag="tick", kw_only=True):
     reset: bool = False
     activity: list[Activity] = []
     traced: list[TracedProgram] = []
+    traffic: list[Traffic] = []
 
 
 class Roofs(msgspec.Struct, frozen=True, tag="roofs", kw_only=True):
@@ -128,7 +131,9 @@ Message = Hello | Describe | Tick | Roofs | Status | ProgressMessage | NoticeMes
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a consumer may ask of the collector on its stdin, framed like the messages."""
 
-    command: str  # calibrate, stop-calibration, pause, resume, reset, attach, detach, quit
+    # calibrate, stop-calibration, pause, resume, reset, attach, detach, next-precision, quit
+    command: str
     device: str = ""
     thorough: bool = False
     pid: int = 0  # of the program to attach to or detach from; 0 detaches from all
+    kernel: int | None = None  # the row whose tensor work is to be taken as of its next precision

@@ -9,6 +9,7 @@ from roofmon.model.device import DeviceDescription, DeviceSample
 from roofmon.model.roofline import NO_ROOFS, Roofline
 from roofmon.model.session import Notice, Progress, Rung
 from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.traffic import Traffic
 from roofmon.stream.framing import StreamError
 from roofmon.stream.kernel_state import KernelState, cleaned
 from roofmon.stream.messages import (
@@ -46,6 +47,7 @@ class StreamState:
         self._notices: list[Notice] = []
         self._traced: tuple[TracedProgram, ...] = ()
         self._activity: dict[str, Activity] = {}
+        self._traffic: dict[str, Traffic] = {}
         self._tick: Tick | None = None
 
     def apply(self, message: Message) -> bool:
@@ -99,6 +101,7 @@ class StreamState:
             programs=self._programs,
             traced=self._traced,
             activity=self._activity,
+            traffic=self._traffic,
             stale=stale,
         )
 
@@ -115,6 +118,7 @@ class StreamState:
         self._kernels.update(tick.kernels)
         self._traced = tuple(cleaned(program) for program in tick.traced)
         self._activity = {a.device: cleaned(a) for a in tick.activity}
+        self._traffic = {t.device: cleaned(t) for t in tick.traffic}
         self._tick = tick
 
     def _take_progress(self, progress: Progress) -> None:

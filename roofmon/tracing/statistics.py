@@ -6,8 +6,7 @@ time before it, the kernels inside it) is added on its own.
 
 Records wait until statistics are asked for, or there are many: a batch costs 0.6 ms however small it
 is, and programs send 20 a second each. Then they are folded in one pass sorted by row, so that the cost
-follows the records and not the rows. Durations also go into a histogram (`roofmon.model.stats`), kept as
-one sorted array of (row, bin) and its counts; quantiles of all rows come from it in one search.
+follows the records and not the rows. Durations also go into a histogram (`roofmon.tracing.durations`).
 """
 
 from dataclasses import dataclass
@@ -15,13 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofmon.model.histogram import quantiles
-from roofmon.model.stats import bin_index, median_interval_low_ranks
+from roofmon.arrays import grown
+from roofmon.model.stats import median_interval_low_ranks
+from roofmon.tracing.durations import Durations, Floats, Integers, runs
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-_BIN_BITS = 16
 _FOLD_AT = 1 << 16  # records that may wait, 3 MB
 _WORK_VARIES = 1.01  # largest over smallest work of a launch
 
@@ -33,6 +29,9 @@ _ROW = np.dtype(
     + [(f"{name}_{part}", np.float64) for name in _SUMMED for part in ("sum", "known")]
     + [(f"{name}_{part}", np.float64) for name in ("flops", "bytes") for part in ("min", "max")]
 )
+_NEVER_RUN = np.zeros((), dtype=_ROW)
+for _name in ("flops_min", "flops_max", "bytes_min", "bytes_max"):
+    _NEVER_RUN[_name] = np.nan
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,9 @@ class KernelStatistics:
         """Forgets everything."""
         self._rows = np.zeros(0, dtype=_ROW)
         self._changed = np.zeros(0, dtype=np.bool_)
-        self._keys = np.empty(0, dtype=np.int64)  # row << 16 | bin, ascending
-        self._counts = np.empty(0, dtype=np.int64)
+        self._durations = Durations()
         self._regions: list[tuple[Integers, Floats]] = []
         self._on_gpu: list[tuple[Integers, Floats | None]] = []
-        self._changed_keys: list[Integers] = []
         self._last_end: dict[int, int] = {}
 
     def add(
@@ -155,16 +152,12 @@ class KernelStatistics:
         # A gap may be known before its launch is: rows that never ran are not told.
         ids = np.flatnonzero(self._changed & (self._rows["launches"] > 0))
         self._changed[:] = False
-        keys = np.concatenate([np.empty(0, dtype=np.int64), *self._changed_keys])
-        keys.sort(kind="stable")  # merges what is sorted already, a fifth of the time of np.unique
-        keys = keys[_runs(keys)[0]]
-        self._changed_keys.clear()
-        return self._describe(ids, np.searchsorted(self._keys, keys))
+        return self._describe(ids, self._durations.take_changed())
 
     def all_rows(self) -> Changes:
         """The same of all rows that ever ran; leaves what `take_changes` will return as it is."""
         self._fold()
-        return self._describe(np.flatnonzero(self._rows["launches"]), np.arange(len(self._keys)))
+        return self._describe(np.flatnonzero(self._rows["launches"]), self._durations.all_bins())
 
     def _fold_when_many(self) -> None:
         waiting = (integers for integers, _ in (*self._regions, *self._on_gpu))
@@ -179,31 +172,24 @@ class KernelStatistics:
             self._regions.clear()
             row, start, duration, outermost, source = integers
             gap = self._gaps(start, duration, outermost, source)
-            order = self._ordered(row, duration)
+            order = self._durations.add(row, duration)
             work = {"flops": flops[order], "bytes": bytes[order], "gap": gap[order]}
             self._add_to_rows(work, row[order], start[order], duration[order], outermost[order])
         for with_bytes in (False, True):
             batches = [b for b in self._on_gpu if (b[1] is not None) == with_bytes]
             if batches:
                 integers = np.concatenate([integers for integers, _ in batches], axis=1)
-                order = self._ordered(integers[0], integers[2])
+                order = self._durations.add(integers[0], integers[2])
                 moved = [bytes for _, bytes in batches if bytes is not None]
                 work = {"bytes": np.concatenate(moved)[order]} if moved else {}
                 row, start, duration, streams, in_graph = integers[:, order]
                 self._add_to_rows(work, row, start, duration)
-                first, _ = _runs(row)
+                first, _ = runs(row)
                 ids = row[first]
                 found = np.bitwise_or.reduceat(streams.view(np.uint64), first)
                 self._rows["streams"][ids] |= found
                 self._rows["graph_launches"][ids] += np.add.reduceat(in_graph, first)
         self._on_gpu.clear()
-
-    def _ordered(self, row: Integers, duration: Integers) -> Integers:
-        """The order of launches by row and bin, with which the histogram takes them in."""
-        keys = row << _BIN_BITS | bin_index(duration)
-        order = np.argsort(keys)
-        self._add_to_histogram(keys[order])
-        return order
 
     def _gaps(
         self, start: Integers, duration: Integers, outermost: Integers, source: Integers
@@ -232,7 +218,7 @@ class KernelStatistics:
         outermost: Integers | None = None,
     ) -> None:
         """Arrays of launches in the order of their rows, shape (n,); all are outermost where not told."""
-        first, count = _runs(row)
+        first, count = runs(row)
         ids = row[first]
         self._grow(int(ids[-1]) + 1)
         rows = self._rows[ids]
@@ -266,25 +252,8 @@ class KernelStatistics:
         self._changed[ids] = True
 
     def _grow(self, size: int) -> None:
-        missing = size - len(self._rows)
-        if missing > 0:
-            new = np.zeros(max(missing, len(self._rows), 64), dtype=_ROW)
-            for name in ("flops_min", "flops_max", "bytes_min", "bytes_max"):
-                new[name] = np.nan
-            self._rows = np.concatenate([self._rows, new])
-            self._changed = np.concatenate([self._changed, np.zeros(len(new), dtype=np.bool_)])
-
-    def _add_to_histogram(self, launch_keys: Integers) -> None:
-        first, counts = _runs(launch_keys)
-        keys = launch_keys[first]
-        self._changed_keys.append(keys)
-        at = np.searchsorted(self._keys, keys)
-        new = at == len(self._keys)
-        new[~new] = self._keys[at[~new]] != keys[~new]
-        self._counts[at[~new]] += counts[~new]
-        if new.any():
-            self._counts = np.insert(self._counts, at[new], counts[new])
-            self._keys = np.insert(self._keys, at[new], keys[new])
+        self._rows = grown(self._rows, size, _NEVER_RUN)
+        self._changed = grown(self._changed, size, False)
 
     def _describe(self, ids: Integers, bins: Integers) -> Changes:
         rows = self._rows[ids]
@@ -292,9 +261,10 @@ class KernelStatistics:
         low = median_interval_low_ranks(launches)
         last = launches - 1
         ranks = np.stack([last / 2, low, last - low, 0.05 * last, 0.95 * last])
-        median, median_low, median_high, p05, p95 = quantiles(
-            self._keys.astype(np.uint64), self._counts, ids, ranks, rows["min_ns"], rows["max_ns"]
+        median, median_low, median_high, p05, p95 = self._durations.quantiles(
+            ids, ranks, rows["min_ns"], rows["max_ns"]
         )
+        hist_ids, hist_bins, hist_counts = self._durations.at(bins)
         with np.errstate(divide="ignore", invalid="ignore"):
             cv = np.where(last > 0, np.sqrt(rows["squares"] / last) / rows["mean_ns"], np.nan)
             gap, inside = (
@@ -331,13 +301,7 @@ class KernelStatistics:
             bytes_mean=bytes,
             work_varies=varies,
             typical_ns=np.where(varies, total / launches, median),
-            hist_ids=(self._keys[bins] >> _BIN_BITS).astype(np.uint32),
-            hist_bins=(self._keys[bins] & ((1 << _BIN_BITS) - 1)).astype(np.uint16),
-            hist_counts=self._counts[bins].astype(np.uint32),
+            hist_ids=hist_ids,
+            hist_bins=hist_bins,
+            hist_counts=hist_counts,
         )
-
-
-def _runs(ordered: Integers) -> tuple[Integers, Integers]:
-    """Where each run of equal numbers begins, and its length."""
-    first = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return first, np.diff(first, append=len(ordered))

@@ -122,13 +122,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     refused; `yielded`: the program's own profiler took CUPTI over. The last two stay until another monitor
     connects, which is taken as a wish to try again, and `reason` says why. While `tracing`, `reason` says
     what the attach has taken from the program's own profiler, "" for nothing. `cupti_version` is CUPTI's
-    own number, 0 where none was found, and `cupti_path` the file it came from.
+    own number, 0 where none was found, and `cupti_path` the file it came from. `loaded_ns` is when CUDA
+    loaded the library, before any kernel, and `since_ns` when kernels were last begun to be recorded, as of
+    time.time_ns(); 0 where there is none.
     """
 
     state: Literal["starting", "tracing", "failed", "yielded"]
     reason: str = ""
     cupti_version: int = 0
     cupti_path: str = ""
+    loaded_ns: int = 0
+    since_ns: int = 0
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):

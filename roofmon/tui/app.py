@@ -205,12 +205,12 @@ class RoofmonApp(App[None], inherit_bindings=False):
     def _fall_silent(self) -> None:
         self.choose(replace(self.choices, said=""))
 
-    def send(self, command: str, pid: int = 0) -> bool:
-        """Ask something of the collector, about the device shown or a program; False when it cannot be
-        reached."""
+    def send(self, command: str, pid: int = 0, kernel: int | None = None) -> bool:
+        """Ask something of the collector, about the device shown, a program or a kernel; False when it
+        cannot be reached."""
         view = self.frame.view
         device = view.device.description.uuid if view and view.device else ""
-        return self.feed.send(command, device, pid)
+        return self.feed.send(command, device, pid, kernel)
 
     def recolour(self, theme: Theme) -> None:
         """Go on with another theme."""

@@ -63,10 +63,11 @@ class Feed:
         """The announcement has arrived: the next change is to be announced again."""
         self._announced = False
 
-    def send(self, command: str, device: str, pid: int = 0) -> bool:
+    def send(self, command: str, device: str, pid: int = 0, kernel: int | None = None) -> bool:
         """Ask something of the collector; False when it cannot be reached."""
         consumer = self.consumer
-        return bool(consumer and consumer.send(Command(command=command, device=device, pid=pid)))
+        asked = Command(command=command, device=device, pid=pid, kernel=kernel)
+        return bool(consumer and consumer.send(asked))
 
     def close(self) -> None:
         """End the consumer; a second call waits for the first."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from textual.events import Key
 
 from roofmon.actions import RESERVED
+from roofmon.model.tracing_cost import EAGER, about
 from roofmon.tui.arrangement import PANELS, PanelName
 from roofmon.tui.names import clock_time, device_label
 from roofmon.tui.screens.base import RoofScreen
@@ -63,6 +64,8 @@ def act(app: "RoofmonApp", action: str) -> None:
             _next_theme(app)
         case "pause":
             _pause(app)
+        case "precision" if isinstance(screen, MainScreen | DrillDown):
+            _next_precision(app)
         case _ if isinstance(screen, MainScreen):
             _act_on_main(app, screen, action)
 
@@ -87,7 +90,8 @@ def _act_on_main(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
             screen_of = ProgramsScreen(app.palette, app.frame, app.send)
             app.push_screen(screen_of, app.rebuild)
         case "detach":
-            app.say("detached: about 0.6 µs a launch stay" if app.send("detach") else _DEAF)
+            stays = f"detached: about {about(EAGER.left_s)} a launch stay"
+            app.say(stays if app.send("detach") else _DEAF)
         case _ if app.frame.view is None:
             app.say("nothing to show yet: the collector is starting")
         case _:
@@ -104,7 +108,7 @@ def _act_on_view(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
         case "drill" if view.selected is not None:
             # The page stays with its kernel, also where the selection follows the top of the table.
             app.look(replace(state, selected=view.selected))
-            app.push_screen(DrillDown(app.palette, app.frame), app.rebuild)
+            app.push_screen(DrillDown(app.palette, app.frame, app.keymap), app.rebuild)
         case "filter":
             app.choose(replace(app.choices, typing=state.filter))
         case "baseline":
@@ -151,6 +155,22 @@ def _pause(app: "RoofmonApp") -> None:
     app.choose(replace(app.choices, paused=paused))
     app.send("pause" if paused else "resume")
     app.take()
+
+
+def _next_precision(app: "RoofmonApp") -> None:
+    view = app.frame.view
+    row = view.selected_row if view is not None else None
+    if view is None or row is None:
+        return
+    from roofmon.model.roofline import Pipe, pipe_label
+
+    kernel = view.table.descriptions[row]
+    if not kernel.candidates:
+        app.say("nothing to tell: its name tells its precision, or no tensor work was seen")
+        return
+    names = ", ".join(pipe_label(Pipe.parse(key)) for key in kernel.candidates)
+    done = app.send("next-precision", kernel=kernel.id)
+    app.say(f"its tensor work: the next of {names}, unknown" if done else _DEAF)
 
 
 def _back(app: "RoofmonApp") -> None:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -16,7 +17,10 @@ from roofmon.tui.app import RoofmonApp
 from roofmon.tui.feed import ConsumerFactory
 from roofmon.tui.run import make_app
 
-_LIMIT_S = 180.0
+if TYPE_CHECKING:
+    from roofmon.model.snapshot import Device
+    from roofmon.program.pty_program import PtyProgram
+
 _TEXT = re.compile(
     r'(<text [^>]*\bx=")([\d.]+)("[^>]*\btextLength=")([\d.]+)("[^>]*>)([^<]*)</text>'
 )
@@ -32,16 +36,19 @@ def save_picture(
     seconds: float = 5.0,
     keys: Sequence[str] = (),
     title: str = "",
+    program: "PtyProgram | None" = None,
+    limit_s: float = 180.0,
 ) -> None:
     """Run the screen headless and save what it shows to `path`.
 
-    The picture is taken `seconds` after the roofs are measured and a first kernel has run or the device
-    has a point of its own, and after `keys` (named as in the settings) were pressed. Raises RoofmonError
-    when nothing to show comes within three minutes or the file cannot be written.
+    The picture is taken `seconds` after the roofs are measured and a first kernel has run or, where no
+    `program` (as of `roofmon run`) is shown, the device has a point of its own, and after `keys` (named as
+    in the settings) were pressed. Raises RoofmonError when nothing to show comes within `limit_s` seconds
+    or the file cannot be written.
     """
-    app = make_app(consumer, config, title=title)
+    app = make_app(consumer, config, title=title, program=program)
     try:
-        picture = asyncio.run(_draw(app, size, seconds, keys))
+        picture = asyncio.run(_draw(app, size, seconds, keys, limit_s))
     finally:
         app.feed.close()
     try:
@@ -51,9 +58,11 @@ def save_picture(
         raise RoofmonError(what, "name another file") from None
 
 
-async def _draw(app: RoofmonApp, size: tuple[int, int], seconds: float, keys: Sequence[str]) -> str:
+async def _draw(
+    app: RoofmonApp, size: tuple[int, int], seconds: float, keys: Sequence[str], limit_s: float
+) -> str:
     async with app.run_test(size=size) as pilot:
-        end = time.monotonic() + _LIMIT_S
+        end = time.monotonic() + limit_s
         while not _has_something(app):
             if time.monotonic() > end:
                 raise RoofmonError("nothing came that could be drawn", "see the log")
@@ -94,5 +103,9 @@ def _has_something(app: RoofmonApp) -> bool:
         view is not None
         and view.device is not None
         and view.device.progress is None
-        and (len(view.table) > 0 or bool(view.device.sample and view.device.sample.rates))
+        and (len(view.table) > 0 or (app.program is None and _has_point(view.device)))
     )
+
+
+def _has_point(device: "Device") -> bool:
+    return bool(device.sample and device.sample.rates)

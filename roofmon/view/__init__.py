@@ -7,6 +7,7 @@ from roofmon.view.device_point import DevicePoint, History, device_point, point_
 from roofmon.view.scene import scene
 from roofmon.view.state import View, ViewState, first_state
 from roofmon.view.tracing import activity_facts, program_facts, strip, tracing_cost
+from roofmon.view.traffic import explained_text, traffic_facts, untraced, untraced_cells
 
 __all__ = [
     "COLUMN_GAP",
@@ -21,6 +22,7 @@ __all__ = [
     "columns_for",
     "device_now",
     "device_point",
+    "explained_text",
     "first_state",
     "overview_cells",
     "point_text",
@@ -30,4 +32,7 @@ __all__ = [
     "sortable_columns",
     "strip",
     "tracing_cost",
+    "traffic_facts",
+    "untraced",
+    "untraced_cells",
 ]

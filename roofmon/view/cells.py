@@ -7,7 +7,7 @@ from roofmon.model.position import CLASSES, KernelClass
 from roofmon.model.roofline import level_label
 from roofmon.model.table import Array, Column
 from roofmon.units import NOT_AVAILABLE, duration, percent, si, significant
-from roofmon.view.facts import flops_are_upper_bound, is_nested, is_over_roof
+from roofmon.view.facts import flops_are_upper_bound, is_contended, is_nested, is_over_roof
 from roofmon.view.state import View
 
 AT_ROOF = 0.90
@@ -99,9 +99,11 @@ def bounds(view: View) -> list[str]:
 
 
 def flag(view: View, row: int) -> str:
-    """✓ at its roof, > over it by more than both intervals explain."""
+    """✓ at its roof, > over it by more than both intervals explain, ! contended."""
     if is_over_roof(view.positions, row):
         return ">"
+    if is_contended(view.table, row):
+        return "!"
     return "✓" if view.positions.fraction[row] >= AT_ROOF else ""
 
 

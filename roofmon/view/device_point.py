@@ -88,6 +88,8 @@ def device_point(device: Device) -> DevicePoint | None:
 
 
 def _clock_reads_high(sample: DeviceSample) -> bool:
+    if sample.mean_clock_hz is not None:
+        return False  # its FLOP/s are at the clock that was counted
     reasons = " ".join(sample.event_reasons or ())
     return any(word in reasons for word in _CLOCK_READS_HIGH)
 
@@ -106,8 +108,9 @@ def point_text(point: DevicePoint) -> str:
         return f"no point: {point.why}"
     pipe = point.main_pipe
     most = f" {pipe_label(pipe)}" if pipe and len(point.rates) > 1 else ""
-    bound = "≤" if point.upper_bound else ""
-    return f"{bound}{si(point.flops, 'FLOP/s')}{most} at {significant(point.intensity)} FLOP/byte"
+    bound, operation = "≤" if point.upper_bound else "", pipe.operation if pipe else "FLOP"
+    rate = si(point.flops, f"{operation}/s")
+    return f"{bound}{rate}{most} at {significant(point.intensity)} {operation}/byte"
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,14 @@ def is_over_roof(positions: Positions, row: int) -> bool:
     return bool(positions.low[row] > 1)
 
 
+def is_contended(table: KernelTable, row: int) -> bool:
+    """Whether its sampled bytes may hold traffic of other programs."""
+    return "contended" in table.descriptions[row].reasons
+
+
 def of_roof(fraction: float, roof: Ceiling, digits: int = 3) -> str:
     """What is achieved of a roof, in the roof's unit: `1.85 of 4.39 TB/s`."""
-    text = si(roof.value, roof_unit(roof))
+    text = si(roof.value, roof.unit)
     scale = _PREFIXES.get(text.split(" ")[1][0], 1.0)
     return f"{significant(fraction * roof.value / scale, digits)} of {text}"
 
@@ -57,11 +62,6 @@ def of_roof(fraction: float, roof: Ceiling, digits: int = 3) -> str:
 def called(roof: Ceiling) -> str:
     """What a percentage is of: `DRAM roof`, or `DRAM bound` where it was computed and not measured."""
     return f"{roof.name} {'bound' if roof.regime == 'bound' else 'roof'}"
-
-
-def roof_unit(roof: Ceiling) -> str:
-    """The unit of a roof's value."""
-    return "B/s" if roof.kind == "bandwidth" else "FLOP/s"
 
 
 def headroom(fraction: float) -> str:

@@ -6,7 +6,15 @@ from roofmon.model.position import Positions
 from roofmon.model.roofline import level_label
 from roofmon.model.table import Column, KernelTable
 from roofmon.units import duration, percent, si
-from roofmon.view.facts import called, headroom, is_over_roof, missing_work, of_roof, unknown_time
+from roofmon.view.facts import (
+    called,
+    headroom,
+    is_over_roof,
+    main_pipe,
+    missing_work,
+    of_roof,
+    unknown_time,
+)
 from roofmon.view.state import View
 
 
@@ -38,7 +46,9 @@ def _unplaced(table: KernelTable, positions: Positions, row: int) -> str:
         if np.isfinite(rate := position.achieved[row])
     ]
     if np.isfinite(positions.flops[row]):
-        rates.append(si(float(positions.flops[row]), "FLOP/s"))
+        pipe = main_pipe(table, row)
+        operation = pipe.operation if pipe else "FLOP"
+        rates.append(si(float(positions.flops[row]), f"{operation}/s"))
     if rates:
         return f"{', '.join(rates)}; no roof is measured for it yet"
     median = duration(float(table.column(Column.MEDIAN_NS)[row]))

@@ -14,6 +14,7 @@ from roofmon.model.activity import Activity
 from roofmon.model.position import LevelPosition, Positions
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import KernelTable
+from roofmon.model.traffic import Traffic
 from roofmon.view.device_point import History
 
 
@@ -81,6 +82,11 @@ class View:
     def activity(self) -> Activity | None:
         """What traced kernels did on the device lately; None where none is traced."""
         return self.snapshot.activity.get(self.device.description.uuid) if self.device else None
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """Where the device's DRAM traffic goes; None where no kernel on it is traced."""
+        return self.snapshot.traffic.get(self.device.description.uuid) if self.device else None
 
     @property
     def selected_row(self) -> int | None:

@@ -68,7 +68,7 @@ def flood(rate: int) -> None:
         double.message(wire.NAME, n.to_bytes(4, "little") + MANGLED.format(n).encode())
         for n in range(1, KERNELS // 5 + 1)
     )
-    monitor.sendall(double.greeting("flood", "tracing", "") + names)
+    monitor.sendall(double.greeting({"name": "flood"}) + names)
     batches = [records(round(rate * STEP_S), np.random.default_rng(seed)) for seed in range(20)]
     most = (1 << 20) // wire.KERNEL_DTYPE.itemsize
     due, sent = time.monotonic(), 0

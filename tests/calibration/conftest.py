@@ -21,7 +21,7 @@ def gpu_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("the doubles need a C compiler (cc)")
     folder = tmp_path_factory.mktemp("gpu")
-    nvml = [*sorted(_NVML.glob("*.c")), _HERE / "utilization.c"]
+    nvml = sorted(_NVML.glob("*.c"))
     for name, sources in (
         ("libnvidia-ml.so.1", ["-fvisibility=hidden", f"-I{_NVML}", *nvml]),
         ("libcuda.so.1", [_HERE / "cuda_driver.c"]),

@@ -9,7 +9,12 @@ from rich.console import Console
 from roofmon.calibration.manifest import load_probes
 from roofmon.calibration.results import CalibrationResult
 from roofmon.model.roofline import Ceiling, Conditions, Pipe, Roofline
-from roofmon.report.calibration import calibration_json, calibration_table, probe_lines
+from roofmon.report.calibration import (
+    calibration_json,
+    calibration_notes,
+    calibration_table,
+    probe_lines,
+)
 from roofmon.telemetry.nvidia.bounds import physical_ceilings
 
 DRAM = Ceiling(
@@ -55,28 +60,29 @@ RESULT = CalibrationResult(
 )
 
 
-def rendered(table: object) -> str:
-    console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(table)
+def rendered(result: CalibrationResult, width: int = 120) -> list[str]:
+    """The lines of the table, and those below it."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(calibration_table(result))
     assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return [*console.file.getvalue().splitlines(), *calibration_notes(result, width)]
 
 
 def test_the_table_shows_every_measurement_and_marks_the_roofs() -> None:
-    lines = rendered(calibration_table(RESULT)).splitlines()
-    (copy,) = [line for line in lines if "copy" in line]
+    lines = rendered(RESULT)
+    copy, *flags = [line for line in lines if "copy" in line]
     (axpy,) = [line for line in lines if " axpy" in line]
     assert "30.0 GB/s" in copy
     assert "3.33 %" in copy  # 29 … 31
-    assert "not-converged, contended" in copy
+    assert [flag.split(" (")[0] for flag in flags] == ["not converged", "contended"]
+    assert all(flag.endswith("): copy") for flag in flags)
     assert "n/a" in copy  # its clock
     assert "●" not in copy
     assert axpy.startswith("●")
     assert "3.50 GHz" in axpy
-    text = " ".join(lines)
-    assert "measured 2 h ago in 6.5 s" in text
-    assert "fp64 at 2.00 FLOP/byte of DRAM" in text  # 80 GFLOP/s over 40 GB/s
-    assert "llc-axpy: the system does not tell" in text
+    assert "● roof   measured 2 h ago in 6.5 s" in lines
+    assert lines[-2:] == ["ridge points over DRAM:", "  fp64    2.00 FLOP/byte"]  # 80 over 40 G/s
+    assert "llc-axpy: the system does not tell the size of the last-level cache" in lines
 
 
 def test_the_json_has_the_same_values_and_null_for_the_unknown() -> None:
@@ -155,18 +161,65 @@ H200 = msgspec.structs.replace(H200, measurements=H200.roofline.ceilings)
 
 
 def test_a_gpus_table_has_shares_of_the_bound_and_what_limits_the_clock() -> None:
-    lines = rendered(calibration_table(H200)).splitlines()
+    lines = rendered(H200)
     (triad,) = [line for line in lines if " triad " in line]
     (l2,) = [line for line in lines if " l2 " in line]
     (bf16,) = [line for line in lines if "753 TFLOP" in line]
     assert "91 %" in triad  # 4.393 of 4.814 TB/s
     assert "n/a" in l2  # no bound is known
     assert "87 %" in bf16  # of 132 × 4096 × 1.6 GHz = 865 TFLOP/s; of 1070 at the boost clock 70 %
-    assert bf16.rstrip().endswith("power cap")
-    text = " ".join(lines)
-    assert "bf16 at 171 FLOP/byte of DRAM" in text  # 753 / 4.393
-    assert "of L2" not in text
-    assert "gpu-nvlink-copy: n/a, no second GPU is visible" in text
+    assert "power cap: bf16" in lines
+    assert not any("capped" in line for line in lines), "the flag says what the reason does"
+    assert lines[-2:] == ["ridge points over DRAM:", "  bf16     171 FLOP/byte"]  # 753 / 4.393
+    assert "gpu-nvlink-copy: n/a, no second GPU is visible" in lines
+
+
+CAPPED = [f"gpu-gemm-{precision}" for precision in ("fp64", "tf32", "fp16", "bf16")]
+FULL = msgspec.structs.replace(
+    H200,
+    measurements=(
+        msgspec.structs.replace(H200.measurements[0], probe="gpu-dram-triad"),
+        msgspec.structs.replace(COPY, probe="gpu-pcie-h2d", level="pcie_h2d"),
+        msgspec.structs.replace(
+            FP64, probe="gpu-imad-int32", value=33.3e12, pipe=Pipe("vector", "int32")
+        ),
+        *(
+            msgspec.structs.replace(
+                H200.measurements[2], probe=name, pipe=Pipe("tensor", name.rpartition("-")[2])
+            )
+            for name in CAPPED
+        ),
+    ),
+)
+FULL = msgspec.structs.replace(FULL, roofline=Roofline(ceilings=FULL.measurements))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_cut_or_broken_within_a_word(width: int) -> None:
+    lines = rendered(FULL, width)
+    assert max(map(len, lines)) <= width
+    assert not any("…" in line for line in lines)
+    for ceiling in FULL.measurements:
+        [row] = [line for line in lines if f" {ceiling.probe} " in line and "/s" in line]
+        assert ceiling.name in row
+    # Most probes share the power cap: it comes first, and its names are whole.
+    below = lines[lines.index(next(line for line in lines if "measured" in line)) + 1 :]
+    end = next(n for n, line in enumerate(below) if line.startswith("not converged"))
+    assert " ".join(" ".join(below[:end]).split()) == f"power cap: {', '.join(CAPPED)}"
+    assert below[end].endswith("): gpu-pcie-h2d")
+
+
+def test_integer_operations_are_no_flops() -> None:
+    lines = rendered(FULL)
+    [row] = [line for line in lines if " gpu-imad-int32 " in line]
+    assert " 33.3 TOP/s " in row
+    # 33.3 / 4.393; that of fp64 is in FLOP/byte.
+    assert "  int32          7.58 OP/byte" in lines
+    assert "  fp64 tensor     171 FLOP/byte" in lines
+    probes, _ = load_probes()
+    [listed] = [line for line in probe_lines(probes) if line.startswith("gpu-imad-int32")]
+    assert "OP/iteration" in listed
+    assert "FLOP" not in listed
 
 
 def test_the_json_of_a_gpu_says_what_the_table_does() -> None:

@@ -90,6 +90,12 @@ def test_calibrate_lists_and_measures(roofmon: Run) -> None:
     [found] = json.loads(measured.stdout)["measurements"]
     assert found["value"] > 1e8
     assert found["n"] >= 1
+    printed = roofmon("calibrate", env={"COLUMNS": "80", "PYTHONIOENCODING": "ascii"})
+    assert printed.returncode == 0, printed.stderr
+    lines = printed.stdout.splitlines()
+    assert lines[0].split() == ["probe", "roof", "median", "95", "%", "?", "n", "clock"]
+    assert "copy" in lines[1]
+    assert max(map(len, lines)) <= 80
 
 
 def test_doctor_says_what_is_missing_and_why(roofmon: Run) -> None:

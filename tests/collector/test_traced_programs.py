@@ -144,7 +144,7 @@ def test_a_dormant_program_is_listed_and_not_connected_to(program: Start, watch:
 
 
 def test_kernels_of_an_attached_program(program: Start, watch: Watch) -> None:
-    train = program(copies=[["memcpy h2d", 200, 50, 10_000_000]])
+    train = program(copies=[["memcpy h2d", 200, 50, 10_000_000]], unseen_ms=60_000)
     watched = watch(f"--attach={train.pid}")
     # Gaps are known a second later than launches.
     snapshot = watched.until(
@@ -176,6 +176,7 @@ def test_kernels_of_an_attached_program(program: Start, watch: Watch) -> None:
     state = train.state(snapshot)
     assert state is not None
     assert (state.state, state.dropped, state.cupti) == ("attached", 0, "130000 /x.so")
+    assert state.reason == ""  # whoever attaches late knows that
     assert state.records >= launches[[axpy, gemm, copy]].sum()
 
 
@@ -203,14 +204,19 @@ def test_regions_of_the_same_program_tell_their_kernels_time(program: Start, wat
 
     def told(snapshot: Snapshot) -> bool:
         row = train.rows(snapshot).get("step")
-        return row is not None and bool(np.isfinite(snapshot.kernels.column(Column.INSIDE_NS)[row]))
+        return (
+            row is not None
+            and bool(np.isfinite(snapshot.kernels.column(Column.INSIDE_NS)[row]))
+            and bool(snapshot.kernels.column(Column.LAUNCHES)[row] > 100)
+        )
 
     snapshot = watched.until(told)
     table, rows = snapshot.kernels, train.rows(snapshot)
     step = rows["step"]
-    median = table.column(Column.MEDIAN_NS)[step]
-    # The GPU is busy 80 % of any time, also of that in a region.
-    assert table.column(Column.INSIDE_NS)[step] / median == pytest.approx(0.8, abs=0.1)
+    # The GPU is busy 80 % of any time, also of that in a region: of the mean, as that of the kernels' time
+    # is one too, and a machine that has much to do makes some passes long.
+    mean = table.column(Column.TOTAL_NS)[step] / table.column(Column.LAUNCHES)[step]
+    assert table.column(Column.INSIDE_NS)[step] / mean == pytest.approx(0.8, abs=0.15)
     assert 0 < table.time_share[step] < 1
     assert table.descriptions[step].device == UUID
 
@@ -255,7 +261,7 @@ def test_several_programs_at_once(program: Start, watch: Watch) -> None:
 
 @pytest.mark.slow
 def test_a_program_is_attached_to_with_all_that_it_starts(private: None, watch: Watch) -> None:
-    options = json.dumps({"name": "rank", "seconds": 60, "kernels": [AXPY]})
+    options = json.dumps({"name": "rank", "seconds": 60, "kernels": [AXPY], "unseen_ms": 310})
     command = [sys.executable, str(DOUBLE), options]
     # As launchers of several ranks do: each in a session of its own.
     code = (
@@ -275,8 +281,12 @@ def test_a_program_is_attached_to_with_all_that_it_starts(private: None, watch: 
             lambda s: [p.state for p in s.traced if p.name == "rank"] == ["attached"] * 2
         )
         assert len(snapshot.programs) == 2
+        unseen = "kernels of the first 310.0ms after it loaded CUDA were not traced"
+        assert [p.reason for p in snapshot.traced if p.name == "rank"] == [unseen] * 2
     finally:
         launcher.communicate()
+    snapshot = watched.until(lambda s: len(s.notices) == 2)
+    assert all(notice.what.endswith(unseen) for notice in snapshot.notices)
 
 
 @pytest.mark.slow

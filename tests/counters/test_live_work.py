@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from recording import attribute, load_excerpt, truth
 
-from roofmon.collector.sampled_work import SampledWork
+from roofmon.collector.device_traffic import Contention
+from roofmon.collector.row_work import Chip
+from roofmon.collector.sampled_work import Said, SampledWork
 from roofmon.counters.weights import HMMA
 from roofmon.counters.worker_messages import NO_ROW, Result, result_of
 from roofmon.model.kernel import KernelDescription
@@ -21,13 +23,14 @@ def told(found):
     return msgspec.msgpack.decode(encoded, type=Result)
 
 
-def take(work, found, capability="9.0", names=None):
+def take(work, found, capability="9.0", names=None, contention=None):
     names = names or [name for name, _, _ in load_excerpt()[3]]
 
     def describe(row):
         return KernelDescription(id=row, name=names[row], device="GPU-test")
 
-    work.take(told(found), describe, capability, SMS)
+    more = () if contention is None else (contention,)
+    work.take(told(found), describe, Chip(capability, SMS), *more)
 
 
 def values(work, row, everything=True):
@@ -64,7 +67,7 @@ def test_a_gemm_gets_its_flops_and_bytes(precision):
     at = found.kernels.tolist().index(row)
     assert mine["bytes", "dram", False][0] == pytest.approx(found.amounts[at, :2].sum())
     assert ("bytes", "l2", False) in mine
-    assert work.notes[row] == {}
+    assert work.said[row] == Said()
 
 
 def test_flops_that_need_not_be_fmas_are_an_upper_bound():
@@ -82,7 +85,7 @@ def test_a_precision_that_nothing_tells_is_a_range_in_words():
     take(work, found, names=names)
     assert not [key for key in values(work, row) if key[1].startswith("tensor")]
     # 2·4096³ = 137.4 GFLOP at bf16: tf32 by mma.sync is a third, fp8 by wgmma twice as much.
-    words = work.notes[row]["flops"]
+    words = work.said[row].reasons["flops"]
     assert words.startswith("45.8 to 275 GFLOP (")
     assert "(bf16, fp16, tf32, fp8): precision not known" in words
 
@@ -92,7 +95,7 @@ def test_an_unknown_architecture_has_bytes_and_a_reason():
     take(work, found, capability="8.6")
     mine = values(work, busiest(found))
     assert {key[0] for key in mine} == {"bytes"}
-    assert "sm_86" in work.notes[busiest(found)]["flops"]
+    assert "sm_86" in work.said[busiest(found)].reasons["flops"]
 
 
 def test_kernels_that_cannot_be_told_apart_have_no_values_of_their_own():
@@ -110,7 +113,7 @@ def test_kernels_that_cannot_be_told_apart_have_no_values_of_their_own():
     take(work, replace(found, groups=groups, together=together))
     value, _ = values(work, int(found.kernels[at]), everything=False)["bytes", "dram", False]
     assert np.isnan(value)
-    words = work.notes[int(found.kernels[at])]["bytes"]
+    words = work.said[int(found.kernels[at])].reasons["bytes"]
     assert words == "known only together with 1 other kernel: 50 MB at dram per launch of this one"
 
 
@@ -121,19 +124,67 @@ def test_tensor_work_that_is_mixed_up_is_said():
     groups[at, hmma] = 0
     work = SampledWork()
     take(work, replace(found, groups=groups))
-    assert "tensor work" in work.notes[busiest(found)]["flops"]
+    assert "tensor work" in work.said[busiest(found)].reasons["flops"]
 
 
 def test_contended_kernels_keep_their_bytes_and_say_so():
     found = attribute(load_excerpt(), "vector_add_fp32", 5)
-    work = SampledWork()
-    take(work, replace(found, contended=np.ones(len(found.kernels), dtype=bool)))
-    assert values(work, busiest(found))["bytes", "dram", False][0] == pytest.approx(805e6, rel=0.01)
-    assert "another process" in work.notes[busiest(found)]["bytes"]
-    assert set(work.take_notes()) >= {busiest(found)}
-    assert work.take_notes() == {}
+    work, row = SampledWork(), busiest(found)
+    beside = replace(found, contended=np.ones(len(found.kernels), dtype=bool))
+    take(work, beside, contention=Contention("bench 815 used the GPU beside it"))
+    assert values(work, row)["bytes", "dram", False][0] == pytest.approx(805e6, rel=0.01)
+    assert work.said[row].reasons["contended"] == "bench 815 used the GPU beside it"
+    assert work.take_noted() >= {row}
+    assert work.take_noted() == set()
     take(work, found)
-    assert work.take_notes()[busiest(found)] == {}  # all is well again
+    assert work.take_noted() >= {row}
+    assert "contended" not in work.said[row].reasons  # all is well again
+    take(work, found, contention=Contention("GPM counts more", everywhere=True))
+    assert work.said[row].reasons["contended"] == "GPM counts more"
+    work.reset()
+    assert work.take_noted() >= {row}
+    assert work.said == {}
+
+
+def kernel(row, name="my_kernel"):
+    return KernelDescription(id=row, name=name, device="GPU-test")
+
+
+def test_a_precision_that_the_user_tells_is_that_of_all_kernels_of_the_name():
+    work, found = SampledWork(), attribute(load_excerpt(), "gemm_bf16", 5)
+    row, names = busiest(found), ["my_kernel"] * len(load_excerpt()[3])
+    assert not work.next_precision(kernel(row))  # nothing is known of it yet
+    take(work, found, names=names)
+    # Its vector pipes are not all of its FLOPs, so those are not told either.
+    assert not [key for key in values(work, row) if key[0] == "flops"]
+    work.take_noted()
+    seen = []
+    for _ in range(5):
+        assert work.next_precision(kernel(row))
+        take(work, found, names=names)
+        assert row in work.take_noted()
+        described = work.described(kernel(row), {"name": "kept"})
+        assert described.reasons["name"] == "kept"
+        seen.append(described.told)
+        tensor = [key[1] for key in values(work, row) if key[1].startswith("tensor/")]
+        known = [key for key, (value, _) in values(work, row).items() if np.isfinite(value)]
+        assert [key[1] for key in known if key[1] in tensor] == [t for t in [described.told] if t]
+    assert seen == [*described.candidates, ""]
+    # As bf16 it is what it is; mma.sync or wgmma is not told, so it is a bound.
+    work.next_precision(kernel(row))
+    take(work, found, names=names)
+    flops, _ = values(work, row)["flops", "tensor/bf16", True]
+    assert flops == pytest.approx(truth(load_excerpt(), "gemm_bf16")["flops"], rel=0.01)
+    work.reset()
+    take(work, found, names=names)
+    assert work.described(kernel(row), {}).told == "tensor/bf16"  # for the session
+
+
+def test_where_the_name_tells_the_precision_nothing_is_asked():
+    work, found = SampledWork(), attribute(load_excerpt(), "gemm_bf16", 5)
+    take(work, found)
+    assert work.described(kernel(busiest(found)), {}).candidates == ()
+    assert not work.next_precision(kernel(busiest(found)))
 
 
 def test_only_what_changed_is_sent_and_rows_that_went_are_not():

@@ -23,7 +23,7 @@ NAMES = {
     "nvjet_sm90_hsh_256x128_64x4_1x2_h_bz_coopA_NNT": told("tensor/fp16", "wgmma"),
     "nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_coopA_algo2_TNT": told("tensor/fp8", "wgmma"),
     "nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT": told("tensor/bf16"),
-    "nvjet_sm90_xyz_64x64_64x16_2x1_v_bz_TNT": told(""),
+    "nvjet_sm90_xyz_64x64_64x16_2x1_v_bz_TNT": Computes(None, "wgmma"),
     "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_warpgroupsize2x1x1_execute_segment_k_off_"
     "kernel__5x_cublas": told("tensor/tf32", "wgmma"),
     "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4_alignc4_"

@@ -287,6 +287,99 @@ def test_session() -> None:
     assert "most-to-gain" not in session(snapshot(SLOW, devices=[device(NO_ROOFS)]))
 
 
+def on_gpu(name: str, share: float, median: float, moved: float | None) -> Kernel:
+    """A row of a GPU that took this share of 10 s; `moved` bytes a launch, None where unknown."""
+    known = {} if moved is None else {"dram": moved}
+    kind = {"kind": name} if name == "memset" else {}
+    return Kernel(
+        name,
+        median=median,
+        launches=int(10e9 * share / median),
+        bytes=known,
+        device=GPU,
+        extra=kind,
+    )
+
+
+H200_GPU = gpu(H200)
+UNKNOWN = on_gpu("gemm", 0.7, 1e6, None)
+ADD = on_gpu("add", 0.29, 0.4e6, 0.4e-3 * 4.3e12)  # at 98 % of the DRAM roof
+
+
+def test_a_tiny_memset_is_nothing_to_begin_with() -> None:
+    memset = on_gpu("memset", 0.0003, 2100, 4)
+    found = session(snapshot(UNKNOWN, ADD, memset, devices=[H200_GPU]))
+    assert "most-to-gain" not in found
+    lost = found["work-unknown"]
+    # Of kernels alone: 7 of 9.9 s; copies and sets run beside them.
+    assert (lost.status, lost.title) == ("unknown", "71 % of time has unknown work")
+    assert lost.evidence == "GPU0: 7.000s of 9.900s in 1 of 2 kernels, most in gemm"
+    assert "region(" in lost.advice
+    assert lost.device == GPU
+    for row in range(3):
+        view = build_view(snapshot(UNKNOWN, ADD, memset, devices=[H200_GPU]), ViewState())
+        told = {f.rule: f for f in diagnose_kernel(view, row)}
+        assert told["worth-it"].advice == "", told["worth-it"]
+
+
+def test_a_gain_is_told_from_two_percent_of_the_time_on() -> None:
+    # 100 µs at 10 % of the DRAM roof: 90 % of its time is to gain.
+    slow = 0.1 * 100e-6 * 4.39e12
+    for share, is_told in ((0.021, False), (0.025, True)):  # 0.9 × share of (0.98 + share)
+        rows = (ADD, on_gpu("rest", 0.69, 1e6, 4.3e9), on_gpu("slow", share, 100e3, slow))
+        found = session(snapshot(*rows, devices=[H200_GPU]))
+        assert ("most-to-gain" in found) is is_told, share
+        assert "work-unknown" not in found
+    assert found["most-to-gain"].kernel == 3
+
+
+def test_what_any_launch_takes_is_not_to_gain() -> None:
+    # All the time is in launches of 2 µs that move 4 bytes: no roof makes them shorter.
+    empty = on_gpu("memset", 1.0, 2000, 4)
+    assert "most-to-gain" not in session(snapshot(empty, devices=[H200_GPU]))
+    found = {
+        f.rule: f
+        for f in diagnose_kernel(build_view(snapshot(empty, devices=[H200_GPU]), ViewState()), 0)
+    }
+    distance = found["distance"]
+    assert (distance.severity, distance.gain_ns) == ("info", 0.0)
+    assert distance.evidence.endswith(
+        "its 2.000µs are what any launch takes, however little it does"
+    )
+    assert distance.advice == "fewer, larger launches"
+    adds = replace(empty, name="add", extra={}, flops={"vector/fp32": 1.0})
+    view = build_view(snapshot(adds, devices=[H200_GPU]), ViewState())
+    latency = {f.rule: f for f in diagnose_kernel(view, 0)}["latency"]
+    assert (latency.severity, latency.advice) == ("info", "fewer, larger launches")
+    # A memset of 8 µs that moves nothing much has 6 µs to gain in each launch.
+    longer = on_gpu("memset", 1.0, 8000, 4)
+    gain = session(snapshot(longer, devices=[H200_GPU]))["most-to-gain"]
+    assert gain.gain_ns == pytest.approx(0.75 * 10e9)
+    # A region of a program on the CPU is no launch.
+    region = replace(empty, device=CPU, extra={"kind": "region"})
+    assert session(snapshot(region))["most-to-gain"].gain_ns == pytest.approx(10e9, rel=1e-3)
+
+
+def test_unknown_work_may_be_the_most_to_gain() -> None:
+    rows = (on_gpu("gemm", 0.5, 1e6, None), on_gpu("slow", 0.4, 1e6, 2e9))
+    view = build_view(snapshot(*rows, devices=[H200_GPU]), ViewState())
+    told = {f.rule: f for f in diagnose_kernel(view, 0)}
+    assert told["worth-it"].advice == "", "it may have 5 s to gain, slow has 2"
+
+
+def test_integer_operations_are_no_flops() -> None:
+    roofs = roofline(bandwidth(4.39e12), compute(1.5e15, "tensor/int8"))
+    kernel = Kernel("k", median=1e6, flops={"tensor/int8": 0.9e12}, device=GPU)
+    view = build_view(snapshot(kernel, devices=[gpu(roofs)]), ViewState())
+    told = {f.rule: f.evidence for f in diagnose_kernel(view, 0)}
+    assert told["distance"].startswith("0.900 of 1.50 POP/s")
+    assert told["roof"].startswith("1.49 POP/s–1.51 POP/s")
+    both = replace(kernel, bytes={"dram": 1e6})
+    view = build_view(snapshot(both, devices=[gpu(roofs)]), ViewState())
+    told = {f.rule: f.evidence for f in diagnose_kernel(view, 0)}
+    assert told["work"] == "900 GOP int8 declared, 1.00 MB DRAM declared"
+
+
 def test_session_that_lost_records_or_its_collector() -> None:
     lost = session(snapshot(SLOW, dropped=1234))["dropped"]
     assert (lost.status, lost.title) == ("fail", "1,234 records dropped")

@@ -121,6 +121,10 @@ def test_programs_that_are_not_traced_any_more_and_what_tracing_costs() -> None:
     assert found.title == "train.py: its own profiler took over"
     assert found.evidence == "train.py 4711: its callback fell silent"
     assert rules(None, program("failed"))["tracing"].evidence.endswith("no reason was told")
+    unseen = rules(None, program(reason="kernels of the first 310ms were not traced"))["tracing"]
+    assert (unseen.status, unseen.title) == ("unknown", "train.py: not all is seen")
+    assert unseen.evidence == "train.py 4711: kernels of the first 310ms were not traced"
+    assert "tracing" not in rules(None, program())
     costly = rules(BUSY, program(cost=0.12, records_per_s=120_000.0))["tracing-cost"]
     assert (costly.status, costly.title) == ("fail", "tracing takes about 12 %")
     assert "120,000 records/s" in costly.evidence

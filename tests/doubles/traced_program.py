@@ -5,9 +5,9 @@
 While a monitor is connected it plays what a GPU would have done since it connected: `kernels`, one after
 the other, as [name, µs, µs idle before it, stream (7), graph (0), grid (64,1,1), block (128,1,1), registers
 (32), shared (0)], and `copies` beside them, as [kind, µs, µs before it, bytes]. `state` is what it says it
-is once it has started, with a `reason`, `namespace` the PID namespace that it says it is in. With `regions`
-it also has a region around 20 ms at a time, which it declares to wait for the GPU. It prints what it
-notices: `listening`, `attached`, `detached`.
+is once it has started, with a `reason`, `namespace` the PID namespace that it says it is in, `unseen_ms`
+how long CUDA ran before it was traced. With `regions` it also has a region around 20 ms at a time, which
+it declares to wait for the GPU. It prints what it notices: `listening`, `attached`, `detached`.
 """
 
 import json
@@ -41,14 +41,14 @@ def start_time() -> int:
     return int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
-def greeting(name: str, state: str, reason: str, namespace: int = 0) -> bytes:
+def greeting(options: dict) -> bytes:
     hello = told(
         wire.HELLO,
         kind="trace",
         pid=os.getpid(),
         start_time=start_time(),
-        process=name,
-        pid_namespace=namespace or Path("/proc/self/ns/pid").stat().st_ino,
+        process=options["name"],
+        pid_namespace=options.get("namespace") or Path("/proc/self/ns/pid").stat().st_ino,
         clock="unix_ns",
         record_type=wire.KERNELS,
         record_size=wire.KERNEL_DTYPE.itemsize,
@@ -64,7 +64,16 @@ def greeting(name: str, state: str, reason: str, namespace: int = 0) -> bytes:
         sm_count=132,
     )
     starting = told(wire.STATE, state="starting")
-    last = told(wire.STATE, state=state, reason=reason, cupti_version=130000, cupti_path="/x.so")
+    now = time.time_ns()
+    last = told(
+        wire.STATE,
+        state=options.get("state", "tracing"),
+        reason=options.get("reason", ""),
+        cupti_version=130000,
+        cupti_path="/x.so",
+        loaded_ns=now - int(options.get("unseen_ms", 0) * 1e6),
+        since_ns=now,
+    )
     return hello + starting + device + last
 
 
@@ -135,7 +144,6 @@ def main() -> None:
     listener.bind(str(path))
     listener.listen(4)
     print("listening", flush=True)
-    state, reason = options.get("state", "tracing"), options.get("reason", "")
     end = time.monotonic() + options.get("seconds", 3)
     monitor: socket.socket | None = None
     waiting = b""
@@ -154,8 +162,7 @@ def main() -> None:
         if listener in readable:
             monitor, _ = listener.accept()
             monitor.setblocking(False)
-            namespace = options.get("namespace", 0)
-            waiting = greeting(options["name"], state, reason, namespace) + work.named()
+            waiting = greeting(options) + work.named()
             work.done_ns = time.time_ns()
             print("attached", flush=True)
         if region is not None:
@@ -163,7 +170,7 @@ def main() -> None:
                 time.sleep(0.02)
         if monitor is None:
             continue
-        if state == "tracing":
+        if options.get("state", "tracing") == "tracing":
             waiting += work.since(time.time_ns())[0]
         try:
             while waiting:

@@ -1,22 +1,36 @@
 """The counters worker on a real GPU: samples complete, cost little, take no memory, and are given back."""
 
+import importlib.util
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "counters"))
-from counters_process import batch_of, starting, states
+from counter_accuracy import parts_of, sampled_rows
+from counter_ncu import ncu_kernels, run_ncu
+from counter_session import SETTLE_NS
+from counter_watch import Loads
+from counters_process import batch_of, machine, starting, states
+from watched_gpus import Watched
 
 from roofmon.counters.metric_sets import DRAM_READ
 from roofmon.counters.overlap import Launches
 from roofmon.counters.sampler import MOST_COST
+from roofmon.model.table import Column
+from roofmon.stream.messages import Command
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed"
+)
+needs_ncu = pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not on the PATH")
 
 
 def gpu_value(query, kind="gpu"):
@@ -36,6 +50,30 @@ def start(tmp_path):
     yield from starting(tmp_path, alone=True)
 
 
+@pytest.fixture
+def traced(monkeypatch):
+    """An unmodified torch program, and a collector that is attached to it."""
+    runtime = tempfile.mkdtemp(prefix="roofmon-test-", dir="/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    with machine(alone=True):
+        program = Loads(traced=True)
+        try:
+            program.wait_ready()
+            watched = Watched(f"--attach={program.process.pid}")
+            try:
+                watched.until(lambda s: any(p.state == "attached" for p in s.traced), 30)
+                yield program, watched
+            finally:
+                watched.consumer.close()
+        finally:
+            program.close()
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+def rung(snapshot):
+    return next(r for r in snapshot.rungs if r.rung == "counters")
+
+
 def test_live_gpu_samples_come_and_cost_little(start, uuid):
     process = start("--device", uuid)
     process.wait(lambda said: any(s.state in ("sampling", "unavailable") for s in states(said)))
@@ -47,7 +85,7 @@ def test_live_gpu_samples_come_and_cost_little(start, uuid):
         process.tell(batch_of(Launches(nothing, nothing, nothing), now, since))
         since = now
     health, result = process.health[-1], process.results[-1]
-    print(health, result.metrics, sep="\n")
+    print(*process.health, result.metrics, sep="\n")
     assert health.interval_us == 1000
     assert 900 < health.samples_per_s < 1100
     assert health.overflows == health.gaps == 0
@@ -69,3 +107,43 @@ def test_live_gpu_counters_are_free_after_release(start, uuid, tmp_path):
     first.order("release", "a test")
     first.wait_state("released")
     second.wait_state("sampling")
+
+
+@needs_torch
+def test_live_gpu_an_unmodified_torch_program_gets_its_bytes(traced):
+    program, watched = traced
+    answer = program.run("add", 5.0)
+    assert "error" not in answer, answer
+    seen = watched.until(lambda s: s.time_unix_ns > answer["end_ns"] + SETTLE_NS, 30)
+    assert rung(seen).state == "active", rung(seen)
+    launches = dict(
+        zip(
+            [description.id for description in seen.kernels.descriptions],
+            seen.kernels.column(Column.LAUNCHES).tolist(),
+            strict=True,
+        )
+    )
+    (added,) = parts_of(seen, launches, answer["iterations"])
+    print(added, rung(seen))
+    assert "add" in added.description.full_name.lower()
+    assert added.sampled.bytes == pytest.approx(answer["bytes"], rel=0.05)
+
+
+@needs_torch
+@needs_ncu
+def test_live_gpu_ncu_succeeds_meanwhile_and_sampling_comes_back(traced):
+    program, watched = traced
+    program.run("add", 0.5)
+    watched.until(lambda s: rung(s).state == "active", 60)
+    code, text, said = run_ncu(shutil.which("ncu"), ["add"])
+    meanwhile = rung(watched.consumer.snapshot)
+    assert code == 0, said
+    moved = [kernel.bytes for kernel in ncu_kernels(text)]
+    assert moved == pytest.approx([12 * 2**26] * 2, rel=0.05), text[-1000:]
+    assert meanwhile.state == "off", meanwhile  # it waits some seconds for another ncu
+    assert "ncu" in meanwhile.reason
+    watched.until(lambda s: rung(s).state == "active", 30)
+    watched.consumer.send(Command(command="reset"))
+    watched.until(lambda s: not len(s.kernels), 20)
+    program.start("run add 5")
+    watched.until(lambda s: any(r.bytes > 0 for r in sampled_rows(s).values()), 20)

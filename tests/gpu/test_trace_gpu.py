@@ -205,12 +205,14 @@ def test_millions_of_graph_records_keep_their_times_and_memory(start) -> None:
         monitor.settle()
         monitor.batches.clear()
         began, dropped = time.time_ns(), monitor.drops
-        wanted = program.run("tiny 10000")["kernels"]
+        ran = program.run("tiny 10000")
+        wanted = ran["kernels"]
         monitor.settle()
         times = monitor.records
         times = times[times["graph"] != 0]
         dropped = monitor.drops - dropped
-        print(f"from {seen:,}: {len(times):,} records, {dropped:,} drops")
+        grown = (free - ran["free_bytes"]) / MIB
+        print(f"from {seen:,}: {len(times):,} records, {dropped:,} drops, {grown:+.1f} MiB")
         seen += wanted
         assert len(times) + dropped == wanted
         assert dropped < 0.01 * wanted

@@ -1,5 +1,6 @@
 """traced_loops.py as a process with the injected library in it, and a monitor that only counts."""
 
+import contextlib
 import json
 import os
 import select
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from roofmon.tracing.trace_reader import TraceConnection
 
 LOOPS = Path(__file__).with_name("traced_loops.py")
 DEADLINE_S = 60.0
+START_S = 120.0  # several at once import torch from a disk that is cold
+END_S = 20.0
 
 
 class TracedLoops:
@@ -49,17 +53,24 @@ class TracedLoops:
             stderr=self.errors,
             env=environment,
         )
-        self.monitor = CountingMonitor(self.endpoint(DEADLINE_S)) if early else None
-        self._expect("ready")
+        self.monitor: CountingMonitor | None = None
+        try:
+            if early:
+                self.monitor = CountingMonitor(self.endpoint(DEADLINE_S))
+            found = self._line(START_S)
+            assert found == "ready", found
+        except BaseException:
+            self.close()
+            raise
 
-    def _line(self) -> str:
+    def _line(self, seconds: float = DEADLINE_S) -> str:
         assert self.process.stdout is not None
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + seconds
         while b"\n" not in self._unread:
             left = deadline - time.monotonic()
             if not select.select([self.process.stdout], [], [], max(left, 0))[0]:
                 self.process.send_signal(signal.SIGABRT)
-                raise AssertionError(f"no answer in {DEADLINE_S:.0f} s; {self._end()}")
+                raise AssertionError(f"no answer in {seconds:.0f} s; {self._end()}")
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:
                 raise AssertionError(self._end())
@@ -68,13 +79,12 @@ class TracedLoops:
         return line.decode().strip()
 
     def _end(self) -> str:
-        code = self.process.wait(20)
+        try:
+            told = f"the program ended with {self.process.wait(END_S)}"
+        except subprocess.TimeoutExpired:
+            told = "the program does not end"
         self.errors.seek(0)
-        return f"the program ended with {code}: {self.errors.read()[-4000:]}"
-
-    def _expect(self, line: str) -> None:
-        found = self._line()
-        assert found == line, found
+        return f"{told}: {self.errors.read()[-4000:]}"
 
     def start(self, command: str) -> None:
         assert self.process.stdin is not None
@@ -115,12 +125,14 @@ class TracedLoops:
         """Ends the program; fails where it does not end well."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self._expect("bye")
-        assert self.process.wait(60) == 0
+        found = self._line()
+        assert found == "bye", found
+        assert self.process.wait(DEADLINE_S) == 0
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that hangs in the driver
+            self.process.wait(END_S)
         self.errors.close()
 
 
@@ -189,7 +201,9 @@ class CountingMonitor:
     def settle(self) -> None:
         """Until nothing has come for half a second."""
         seen, since = -1, time.monotonic()
+        deadline = since + DEADLINE_S
         while time.monotonic() - since < 0.5:
+            assert time.monotonic() < deadline, "records keep coming"
             now = self.kernels + self.transfers + self.drops
             if now != seen:
                 seen, since = now, time.monotonic()
@@ -197,5 +211,16 @@ class CountingMonitor:
 
     def detach(self) -> None:
         self._detaching = True
-        self._thread.join()
+        self._thread.join(END_S)
         self.connection.close()
+
+
+def start_together(**options: dict[str, Any]) -> "dict[str, TracedLoops | str]":
+    """Programs by name, started at the same time; a text instead of one that did not start."""
+    with ThreadPoolExecutor(len(options)) as pool:
+        starting = {name: pool.submit(TracedLoops, **given) for name, given in options.items()}
+    started: dict[str, TracedLoops | str] = {}
+    for name, future in starting.items():
+        error = future.exception()
+        started[name] = future.result() if error is None else f"did not start: {str(error)[-600:]}"
+    return started

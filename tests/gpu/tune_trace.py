@@ -5,7 +5,8 @@
 times: graph records until CUPTI has no device buffers left and their times go bad. A similar library had
 nothing but bad times once its buffers had been filled once; with four buffers of 1 MiB that would be seen
 after 160,000 records. left: what a launch costs dormant, attached and after the detach, by
-what was switched on. Each variant is the library's source with some text replaced. Needs a GPU and torch.
+what was switched on (half a minute). Each variant is the library's source with some text replaced. Needs a
+GPU and torch.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from traced_gpu_program import TracedLoops
+from traced_gpu_program import CountingMonitor, TracedLoops, start_together
 
 from roofmon.tracing.inject import build
 
@@ -24,8 +25,8 @@ Change = tuple[str, str, str]
 """File, the text in it, and what stands in its place."""
 
 KINDS = "{KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET}"
-REGISTER = "    if (!worked(cupti.ActivityRegisterCallbacks("
-FLUSHED = "    size_t lost = 0;\n    if (session.state != TRACING) return;\n"
+REGISTER = "    if (!CUPTI_WORKED(ActivityRegisterCallbacks, "
+FLUSHED = "    size_t lost = 0;\n    if (session.state != TRACING) return 0;\n"
 FUNCTIONS = "    X(ActivityFlushAll, (uint32_t))"
 
 
@@ -85,10 +86,12 @@ LEFT: dict[str, tuple[Change, ...]] = {
 }
 REPLAYS = 4000  # of 100 kernels
 ROUNDS = 3
+LEFT_ROUNDS, LEFT_S = 5, 0.08
 
 
 def compile_variant(folder: Path, changes: tuple[Change, ...]) -> Path:
     """Our library with these changes. Raises AssertionError where a text is not there exactly once."""
+    folder.mkdir()
     for source in (*build.sources(), *build.sources()[0].parent.glob("*.h")):
         shutil.copy(source, folder)
     for name, text, other in changes:
@@ -97,7 +100,7 @@ def compile_variant(folder: Path, changes: tuple[Change, ...]) -> Path:
         path.write_text(path.read_text().replace(text, other))
     library = folder / "libroofmon_trace.so"
     command = ["cc", *build.FLAGS, "-o", library, *folder.glob("*.c"), "-ldl"]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, timeout=60)
     return library
 
 
@@ -126,45 +129,81 @@ def tell_times(library: Path) -> str:
         program.close()
 
 
-def tell_left(library: Path) -> str:
-    program = TracedLoops(library=library)
+def run_times(folder: Path) -> None:
+    print(f"times: records with good times, of each {REPLAYS * 100:,}")
+    for number, (label, changes) in enumerate(TIMES.items()):
+        try:
+            told = tell_times(compile_variant(folder / str(number), changes))
+        except AssertionError as error:
+            told = f"failed: {str(error)[-600:]}"
+        print(f"  {label:28}{told}", flush=True)
+
+
+def costs(programs: dict[str, TracedLoops], gone: dict[str, str]) -> dict[str, str]:
+    """µs a launch, eager and in a graph, of each program; they take turns, each round one run."""
+    spent: dict[tuple[str, str], list[float]] = {}
+    for loop in ("eager", "tiny"):
+        for _ in range(1 + LEFT_ROUNDS):
+            for label in [label for label in programs if label not in gone]:
+                try:
+                    run = programs[label].run(f"{loop} {LEFT_S} s")
+                    each_us = 1e6 * run["seconds"] / run["kernels"]
+                    spent.setdefault((label, loop), []).append(each_us)
+                except AssertionError as error:
+                    gone[label] = f"failed: {str(error)[-600:]}"
+    return {
+        label: "{:6.2f} {:5.2f}".format(
+            *(statistics.median(spent[label, loop][1:]) for loop in ("eager", "tiny"))
+        )
+        for label in programs
+        if label not in gone
+    }
+
+
+def run_left(folder: Path) -> None:
+    """All programs are started at once; dormant, attached and after are measured of all in turns."""
+    libraries = {
+        label: compile_variant(folder / f"left{number}", changes)
+        for number, (label, changes) in enumerate(LEFT.items())
+    }
+    started = start_together(**{label: {"library": path} for label, path in libraries.items()})
+    programs = {label: one for label, one in started.items() if isinstance(one, TracedLoops)}
+    gone = {label: one for label, one in started.items() if isinstance(one, str)}
     try:
-
-        def costs() -> str:
-            one_us = []
-            for name in ("eager", "tiny"):
-                program.run(f"{name} 0.2 s")
-                runs = [program.run(f"{name} 0.2 s") for _ in range(7)]
-                one_us.append(1e6 * statistics.median(r["seconds"] / r["kernels"] for r in runs))
-            return "{:6.2f} {:5.2f}".format(*one_us)
-
-        dormant = costs()
-        monitor = program.attach()
-        monitor.keep = False
-        attached = costs()
-        monitor.detach()
-        time.sleep(0.2)
-        return f"dormant {dormant}   attached {attached}   after {costs()}   µs (eager, in a graph)"
+        stages = [costs(programs, gone)]
+        monitors: list[CountingMonitor] = []
+        for label in [label for label in programs if label not in gone]:
+            try:
+                monitors.append(programs[label].attach())
+                monitors[-1].keep = False
+            except AssertionError as error:
+                gone[label] = f"failed: {str(error)[-600:]}"
+        stages.append(costs(programs, gone))
+        for monitor in monitors:
+            monitor.detach()
+        time.sleep(0.3)  # they leave with their next flush
+        stages.append(costs(programs, gone))
     finally:
-        program.close()
+        for program in programs.values():
+            program.close()
+    print("left: µs a launch, eager and in a graph")
+    for label in LEFT:
+        told = gone.get(label) or "   ".join(
+            f"{name} {stage[label]}"
+            for name, stage in zip(("dormant", "attached", "after"), stages, strict=True)
+        )
+        print(f"  {label:28}{told}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("parts", nargs="*", default=["times", "left"])
     parts = parser.parse_args().parts
-    for part, variants, tell in (("times", TIMES, tell_times), ("left", LEFT, tell_left)):
-        if part not in parts:
-            continue
-        meaning = f"records with good times, of each {REPLAYS * 100:,}" if part == "times" else ""
-        print(f"{part}: {meaning}")
-        for label, changes in variants.items():
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    told = tell(compile_variant(Path(folder), changes))
-                except AssertionError as error:
-                    told = f"failed: {str(error)[-600:]}"
-            print(f"  {label:28}{told}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        if "left" in parts:
+            run_left(Path(folder))
+        if "times" in parts:
+            run_times(Path(folder))
 
 
 if __name__ == "__main__":

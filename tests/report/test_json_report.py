@@ -226,6 +226,7 @@ def test_what_a_gpu_is_doing_and_its_own_point() -> None:
             "name": "",
             "user": "",
             "memory_bytes": 2**30,
+            "sm_busy": None,
             "note": "in another namespace",
         }
     ]

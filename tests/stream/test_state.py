@@ -11,6 +11,7 @@ from roofmon.model.device import DeviceDescription, DeviceProcess, DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.session import Notice, Progress, Rung
 from roofmon.model.table import Column
+from roofmon.model.traffic import Traffic
 from roofmon.stream.framing import StreamError
 from roofmon.stream.messages import (
     VERSION,
@@ -269,3 +270,21 @@ def test_no_escape_sequence_of_a_stream_reaches_the_screen() -> None:
     assert "owned" in texts
     assert all(bad not in texts + shown.programs[1] for bad in ("\\x1b", "\\x07", "\\u202e"))
     assert "\x1b" not in shown.programs[1]
+
+
+def test_the_traffic_of_the_last_tick_replaces_that_of_the_one_before() -> None:
+    state = StreamState()
+    state.apply(HELLO)
+    traffic = Traffic(
+        device="GPU-1", dram_bytes_per_s=2e9, others=("b\x1b[31mad 7",), missing={"clock_hz": "no"}
+    )
+    decoded = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(Tick(sequence=1, time_unix_ns=1, interval_ns=1, traffic=[traffic])),
+        type=Message,
+    )
+    state.apply(decoded)
+    (found,) = state.snapshot().traffic.values()
+    assert (found.dram_bytes_per_s, found.attributed_bytes_per_s) == (2e9, None)
+    assert "\x1b" not in found.others[0]
+    state.apply(Tick(sequence=2, time_unix_ns=2, interval_ns=1))
+    assert state.snapshot().traffic == {}

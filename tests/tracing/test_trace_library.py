@@ -15,6 +15,7 @@ from roofmon.tracing.trace_protocol import MAX_NAMES, OTHER, TRANSFER_KINDS, Hel
 
 
 def test_greeting_says_who_speaks(cuda: CudaDouble) -> None:
+    before = time.time_ns()
     program = cuda.start()
     monitor = program.attach()
     hello = monitor.events[0]
@@ -27,6 +28,22 @@ def test_greeting_says_who_speaks(cuda: CudaDouble) -> None:
     assert monitor.states[-1].cupti_version == 130001
     assert monitor.states[-1].cupti_path == str(cuda.build.folder / "libcupti.so.13")
     assert monitor.states[-1].reason == ""
+    loaded, since = monitor.states[-1].loaded_ns, monitor.states[-1].since_ns
+    assert before < loaded < since < time.time_ns()
+
+
+def test_state_says_from_when_on_kernels_are_seen(cuda: CudaDouble) -> None:
+    program = cuda.start()
+    first = program.attach()
+    first.detach()
+    program.wait_until_detached()
+    between = time.time_ns()
+    again = program.attach()
+    program.do("launch a 1")
+    again.wait_for_count(1)
+    one, other = first.states[-1], again.states[-1]
+    assert one.loaded_ns == other.loaded_ns < one.since_ns < between < other.since_ns
+    assert other.since_ns < again.kernels["start_ns"].min()
 
 
 def test_kernels_have_what_cupti_says_of_them(cuda: CudaDouble) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import builders
 import pytest
 from made_up import GPU, gpu, gpus, snapshot
 from screen_driver import OpenScreen, Shown
@@ -181,3 +182,19 @@ async def test_gpus_in_ascii(open_screen: OpenScreen) -> None:
         for key in ("5", "z", "4"):
             await shown.press(key)
             assert shown.text.isascii()
+
+
+async def test_integer_operations_are_no_flops(open_screen: OpenScreen) -> None:
+    kernel = builders.Kernel(
+        "igemm", median=1e6, flops={"tensor/int8": 0.9e12}, bytes={"dram": 1e9}, device=builders.GPU
+    )
+    roofs = builders.roofline(builders.bandwidth(4.39e12), builders.compute(1.5e15, "tensor/int8"))
+    made = builders.gpu(roofs, rates={"dram": 1e12, "tensor/int8": 750e12})
+    async with open_screen(120, 40, first=builders.snapshot(kernel, devices=[made])) as shown:
+        assert "0.75 of 1.50 POP/s" in shown.text  # the device
+        await shown.press("4", "z")
+        assert "int8" in shown.row("1.50 POP/s ± 0.5 %")  # its roofs
+        await shown.press("z", "1", "enter")
+        assert "900 TOP/s" in shown.row("int8 1.50 POP/s")
+        assert "900.0 GOP" in shown.row("OPs int8")
+        assert "FLOP/s" not in shown.text

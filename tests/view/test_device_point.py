@@ -29,6 +29,17 @@ def test_intensity_is_the_sum_over_pipes_by_dram_bytes() -> None:
     assert vector is not None
     assert vector.upper_bound
     assert point_text(vector) == "≤51.0 TFLOP/s at 51.0 FLOP/byte"
+    integer = device_point(gpu(rates={"dram": 1e12, "tensor/int8": 500e12, "tensor/bf16": 0.0}))
+    assert integer is not None
+    assert point_text(integer) == "500 TOP/s int8 at 500 OP/byte"
+
+
+def test_a_limited_clock_reads_high_unless_it_was_counted() -> None:
+    capped = {"rates": GEMM, "event_reasons": ("power cap",), "clock_hz": 1.525e9}
+    told, counted = device_point(gpu(**capped)), device_point(gpu(mean_clock_hz=1.377e9, **capped))
+    assert told is not None
+    assert counted is not None
+    assert (told.upper_bound, counted.upper_bound) == (True, False)
 
 
 @pytest.mark.parametrize(

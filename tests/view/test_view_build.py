@@ -41,6 +41,9 @@ def test_headline_is_the_answer() -> None:
 def test_headline_when_something_is_missing() -> None:
     unroofed = build_view(snapshot(GEMM, devices=[device(NO_ROOFS)]), ViewState())
     assert unroofed.headline == "gemm: 3.52 TB/s DRAM, 417 TFLOP/s; no roof is measured for it yet"
+    integer = Kernel("igemm", median=1e6, flops={"tensor/int8": 4e11})
+    headline = build_view(snapshot(integer, devices=[device(NO_ROOFS)]), ViewState()).headline
+    assert headline == "igemm: 400 TOP/s; no roof is measured for it yet"
     untimed = replace(GEMM, median=np.nan, extra={"reasons": {"time": "a GPU region is not timed"}})
     view = build_view(snapshot(untimed), ViewState())
     assert view.headline == "gemm: its time is not known: a GPU region is not timed"

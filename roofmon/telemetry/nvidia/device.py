@@ -13,12 +13,13 @@ from roofmon.telemetry.nvidia import checks, gpm
 from roofmon.telemetry.nvidia.events import event_words
 from roofmon.telemetry.nvidia.facts import SLOWLY_S, Facts, Part, memory_info
 from roofmon.telemetry.nvidia.point import Peaks, Point
-from roofmon.telemetry.nvidia.processes import read_processes
+from roofmon.telemetry.nvidia.processes import read_busy, read_processes
 from roofmon.telemetry.nvidia.readings import Readings, newest
 
 _TEMPERATURE_S = 1.0
 _PROCESSES_S = 2.0
 _PCIE_S = 2.0  # before GPM, each direction makes the driver measure for 20 ms
+_NOT_COUNTED = "cycles are counted while kernels are traced and counters may be read"
 _NVLINK = ("nvlink_in_bytes_per_s", "nvlink_out_bytes_per_s")
 
 _event_reasons = newest(
@@ -78,6 +79,7 @@ class Device:
             "event_reasons", lambda: int(_event_reasons(self._gpu)), checks.EVENT_BITS
         )
         total = self._facts.memory_bytes
+        busy = read.read("process_busy", lambda: read_busy(self._own), None, _PROCESSES_S)
         sample = DeviceSample(
             device=self.uuid,
             time_unix_ns=time.time_ns(),
@@ -106,11 +108,14 @@ class Device:
             sm_busy=point.values.get("sm_busy"),
             occupancy=point.values.get("occupancy"),
             rates=point.rates,
+            rates_clock_hz=point.clock_hz,
             processes=read.read(
-                "processes", lambda: read_processes(self._own, total), None, _PROCESSES_S
+                "processes", lambda: read_processes(self._own, total, busy), None, _PROCESSES_S
             ),
         )
-        return _with_missing(sample, {**point.missing, **read.missing})
+        why_no_clock = point.missing.get("rates") or read.missing.get("clock_hz", "")
+        clocks = {"rates_clock_hz": why_no_clock, "mean_clock_hz": _NOT_COUNTED}
+        return _with_missing(sample, {**clocks, **point.missing, **read.missing})
 
     def _mhz(self, field: str, kind: int, check: Callable[[float], str | None]) -> float | None:
         mhz = self._readings.read(

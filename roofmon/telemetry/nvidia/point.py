@@ -65,11 +65,15 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Point:
-    """Fields of a DeviceSample by name, and by name why others have no value."""
+    """Fields of a DeviceSample by name, and by name why others have no value.
+
+    `clock_hz` is the SM clock that the FLOP/s in `rates` were computed with.
+    """
 
     values: Mapping[str, float] = field(default_factory=dict)
     rates: Mapping[str, float] | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+    clock_hz: float | None = None
 
 
 def interpret(
@@ -104,7 +108,7 @@ def interpret(
         missing["rates"] = failed.get(Metric.DRAM) or (
             "no physical peak of this GPU is known: its utilisation makes no rate"
         )
-    return Point(values, rates or None, missing)
+    return Point(values, rates or None, missing, clock_hz if rates else None)
 
 
 def _rates(read: Mapping[Metric, float], peaks: Peaks, clock_hz: float | None) -> dict[str, float]:

@@ -2,20 +2,22 @@
 
 import functools
 import pwd
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pynvml as nvml  # type: ignore[import-untyped, unused-ignore]
 
 from roofmon.model.device import DeviceProcess
-from roofmon.telemetry.nvidia.checks import memory_used
+from roofmon.telemetry.nvidia.checks import PERCENT, memory_used
 from roofmon.telemetry.nvidia.readings import newest
 from roofmon.units import clean
 
 ELSEWHERE = "in another namespace"
 _MOST = 512  # a GPU with more processes than this shows the first ones
 _PROC = Path("/proc")
+_LATELY_US = 3_000_000  # the driver keeps samples of several seconds, each of a sixth to one second
 
 _compute = newest(
     nvml.nvmlDeviceGetComputeRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v2
@@ -25,8 +27,13 @@ _graphics = newest(
 )
 
 
-def read_processes(handle: Any, total_bytes: int | None) -> tuple[DeviceProcess, ...]:
-    """The processes on a device, largest memory first. Raises NVMLError where it cannot tell."""
+def read_processes(
+    handle: Any, total_bytes: int | None, busy: Mapping[int, float] | None = None
+) -> tuple[DeviceProcess, ...]:
+    """The processes on a device, largest memory first. Raises NVMLError where it cannot tell.
+
+    `busy` is what `read_busy` told.
+    """
     found: dict[int, int | None] = {}
     for call in (_compute, _graphics):
         try:
@@ -40,15 +47,37 @@ def read_processes(handle: Any, total_bytes: int | None) -> tuple[DeviceProcess,
                 continue
             raise
         found.update({one.pid: one.usedGpuMemory for one in listed})
-    return describe_processes(found.items(), total_bytes)
+    return describe_processes(found.items(), total_bytes, busy=busy)
+
+
+def read_busy(handle: Any) -> dict[int, float]:
+    """PID → share of the time (0 … 1) that its kernels ran lately, of processes that worked at all.
+
+    Raises NVMLError where the driver does not tell, as when none did.
+    """
+    since_us = time.time_ns() // 1000 - _LATELY_US
+    busy: dict[int, float] = {}
+    for sample in nvml.nvmlDeviceGetProcessUtilization(handle, since_us):
+        if PERCENT(sample.smUtil) is None:
+            busy[sample.pid] = max(busy.get(sample.pid, 0.0), sample.smUtil / 100)
+    return busy
 
 
 def describe_processes(
-    found: Iterable[tuple[int, int | None]], total_bytes: int | None, proc: Path = _PROC
+    found: Iterable[tuple[int, int | None]],
+    total_bytes: int | None,
+    proc: Path = _PROC,
+    busy: Mapping[int, float] | None = None,
 ) -> tuple[DeviceProcess, ...]:
-    """(PID, bytes) pairs as processes; `note` stands where /proc does not know the number."""
+    """(PID, bytes) pairs as processes; `note` stands where /proc does not know the number.
+
+    `busy` is what `read_busy` told. A process that is not in it did nothing; but only where others here
+    are, since in a container the driver may call them by other numbers there than in its list.
+    """
+    found = list(found)
+    told = busy is not None and any(pid in busy for pid, _ in found)
     processes = []
-    for pid, used in list(found)[:_MOST]:
+    for pid, used in found[:_MOST]:
         wrong = used is None or memory_used(used, total_bytes)
         name, user = _who(pid, proc)
         processes.append(
@@ -57,6 +86,7 @@ def describe_processes(
                 name=name,
                 user=user,
                 memory_bytes=None if wrong else used,
+                sm_busy=busy.get(pid, 0.0) if busy is not None and told else None,
                 note="" if name else ELSEWHERE,
             )
         )

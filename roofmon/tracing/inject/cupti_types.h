@@ -132,4 +132,13 @@ typedef uint64_t (*cupti_clock)(void);
     X(ActivityGetNextRecord, (uint8_t *, size_t, void **))                \
     X(ActivityGetNumDroppedRecords, (void *, uint32_t, size_t *))
 
+extern struct cupti {
+#define FIELD(name, parameters) int(*name) parameters;
+    CUPTI_FUNCTIONS(FIELD)
+#undef FIELD
+} cupti;
+
+/* Calls a function of CUPTI; whether it worked, else `session` says which one did not. */
+#define CUPTI_WORKED(name, ...) session_worked(cupti.name(__VA_ARGS__), "cupti" #name)
+
 #endif

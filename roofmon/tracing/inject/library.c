@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -41,9 +42,7 @@ enum {
 
 static atomic_int owner; /* the process that listens; 0 before any, -1 in a child that was forked */
 static atomic_bool ending;
-static bool ended;
-static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t end_reached = PTHREAD_COND_INITIALIZER;
+static sem_t ended;
 static struct descriptor listener = {-1, 0};
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static uint64_t start_time;
@@ -51,12 +50,17 @@ static struct { /* copied at the start: getenv in our thread could meet setenv i
     char runtime[sizeof address.sun_path], temporary[sizeof address.sun_path];
 } places;
 char cupti_places[4096];
+uint64_t loaded_ns;
 
-uint64_t now_ms(void) {
+static uint64_t nanoseconds(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+uint64_t now_ms(void) { return nanoseconds(CLOCK_MONOTONIC) / 1000000; }
+
+uint64_t unix_ns(void) { return nanoseconds(CLOCK_REALTIME); }
 
 /* In clock ticks after boot: field 22 of proc(5), counted after the name, which may hold anything. */
 static bool read_start_time(void) {
@@ -129,8 +133,7 @@ static void keep_listening(void) {
 
 /* Takes from CUPTI what has ended and hands it to the monitors; tells them when the state changes. */
 static void collect(bool forced) {
-    session_flush(forced);
-    monitors_distribute(records_take());
+    monitors_distribute(records_take(session_flush(forced)));
     if (!session.changed) return;
     session.changed = false;
     if (session.state != TRACING) records_end();
@@ -185,15 +188,11 @@ static void hand_over(void) {
     uint64_t until = now_ms() + LINGER_MS * 3 / 4;
     struct pollfd entries[MAX_MONITORS];
     collect(true);
-    for (monitors_serve(); monitors_pending() && now_ms() < until; monitors_serve())
-        poll(entries, (nfds_t)monitors_poll(entries), 5);
+    while (monitors_serve() && now_ms() < until) poll(entries, (nfds_t)monitors_poll(entries), 5);
     pthread_mutex_lock(&sockets_lock);
     monitors_close();
     pthread_mutex_unlock(&sockets_lock);
-    pthread_mutex_lock(&end_lock);
-    ended = true;
-    pthread_cond_signal(&end_reached);
-    pthread_mutex_unlock(&end_lock);
+    sem_post(&ended);
 }
 
 static void *serve(void *unused) {
@@ -229,14 +228,9 @@ static void *serve(void *unused) {
 static void finish(void) {
     if (owner != getpid() || atomic_exchange(&ending, true)) return;
     if (monitors_count() > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += LINGER_MS * 1000000l;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_mutex_lock(&end_lock);
-        while (!ended && pthread_cond_timedwait(&end_reached, &end_lock, &until) != ETIMEDOUT) continue;
-        pthread_mutex_unlock(&end_lock);
+        uint64_t until = unix_ns() + LINGER_MS * 1000000ull;
+        struct timespec limit = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+        while (sem_timedwait(&ended, &limit) != 0 && errno == EINTR) continue;
     }
     pthread_mutex_lock(&sockets_lock);
     if (address.sun_path[0]) unlink(address.sun_path);
@@ -267,7 +261,8 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     sigset_t all, before;
     if (getauxval(AT_SECURE) || getuid() != geteuid() || getgid() != getegid()) return 1;
     if (!atomic_compare_exchange_strong(&owner, &nobody, getpid())) return 1;
-    if (!read_start_time()) return 1;
+    if (!read_start_time() || sem_init(&ended, 0, 0) != 0) return 1;
+    loaded_ns = unix_ns();
     copy_variable(places.runtime, sizeof places.runtime, "XDG_RUNTIME_DIR");
     copy_variable(places.temporary, sizeof places.temporary, "TMPDIR");
     copy_variable(cupti_places, sizeof cupti_places, "ROOFMON_CUPTI");

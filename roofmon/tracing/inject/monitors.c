@@ -52,12 +52,6 @@ int monitors_count(void) { return count; }
 
 static size_t pending(const struct monitor *monitor) { return monitor->end - monitor->sent; }
 
-bool monitors_pending(void) {
-    for (int i = 0; i < count; i++)
-        if (pending(&monitors[i])) return true;
-    return false;
-}
-
 /* Appends a message of two parts; false, and nothing appended, where there is no memory. */
 static bool add(struct monitor *monitor, int type, const void *first, size_t first_size, const void *second,
                 size_t second_size) {
@@ -119,7 +113,7 @@ static void process_name(char *out, size_t size) {
 bool monitors_add(int number, uint64_t start_time) {
     char process[300], hello[800];
     struct stat space = {0};
-    struct monitor made = {.socket = descriptor_of(number), .dropped_before = records_dropped()};
+    struct monitor made = {.socket = descriptor_of(number), .dropped_before = records_signs().dropped};
     process_name(process, sizeof process);
     stat("/proc/self/ns/pid", &space);
     int length = snprintf(hello, sizeof hello,
@@ -150,8 +144,10 @@ void monitors_tell_state(void) {
     json_text(reason, sizeof reason, session.reason);
     json_text(path, sizeof path, session.path);
     int length = snprintf(state, sizeof state,
-                          "{\"state\":\"%s\",\"reason\":\"%s\",\"cupti_version\":%u,\"cupti_path\":\"%s\"}",
-                          NAMES[session.state], reason, session.version, path);
+                          "{\"state\":\"%s\",\"reason\":\"%s\",\"cupti_version\":%u,\"cupti_path\":\"%s\","
+                          "\"loaded_ns\":%llu,\"since_ns\":%llu}",
+                          NAMES[session.state], reason, session.version, path,
+                          (unsigned long long)loaded_ns, (unsigned long long)session.since_ns);
     for (int i = 0; i < count; i++) add(&monitors[i], MESSAGE_STATE, state, (size_t)length, NULL, 0);
 }
 
@@ -183,15 +179,12 @@ static void add_records(struct monitor *monitor, int type, const void *records, 
 void monitors_distribute(const struct batch *batch) {
     for (int i = 0; batch != NULL && i < count; i++) {
         struct monitor *monitor = &monitors[i];
-        if (batch->kernel_count + batch->transfer_count > 0) {
-            if (pending(monitor) > MAX_PENDING || !introduce(monitor, batch)) {
-                monitor->dropped += batch->kernel_count + batch->transfer_count;
-            } else {
-                add_records(monitor, MESSAGE_KERNELS, batch->kernels, batch->kernel_count,
-                            sizeof *batch->kernels);
-                add_records(monitor, MESSAGE_TRANSFERS, batch->transfers, batch->transfer_count,
-                            sizeof *batch->transfers);
-            }
+        if (pending(monitor) > MAX_PENDING || !introduce(monitor, batch)) {
+            monitor->dropped += batch->kernel_count + batch->transfer_count;
+        } else {
+            add_records(monitor, MESSAGE_KERNELS, batch->kernels, batch->kernel_count, sizeof *batch->kernels);
+            add_records(monitor, MESSAGE_TRANSFERS, batch->transfers, batch->transfer_count,
+                        sizeof *batch->transfers);
         }
         uint64_t drops = monitor->dropped + batch->dropped - monitor->dropped_before;
         if (drops != monitor->told && pending(monitor) <= MAX_PENDING &&
@@ -221,9 +214,13 @@ static bool serve(struct monitor *monitor) {
     return true;
 }
 
-void monitors_serve(void) {
-    for (int i = count - 1; i >= 0; i--)
+bool monitors_serve(void) {
+    bool more = false;
+    for (int i = count - 1; i >= 0; i--) {
         if (!serve(&monitors[i])) leave(i);
+        else more |= pending(&monitors[i]) > 0;
+    }
+    return more;
 }
 
 int monitors_poll(struct pollfd *entries) {

@@ -15,7 +15,6 @@ static const uint64_t DAY_NS = 86400ull * 1000000000;
 
 enum {
     BUFFER_BYTES = 128 << 10, /* 600 records: small, as only buffers whose kernels all ended come back */
-    BUFFERS = 256,            /* 32 MiB; each thread that launches holds one or two */
     RESERVE = 256,            /* until an old CUPTI, which cannot be refused one, has been stopped */
     NAME_SLOTS = 4 * MAX_NAMES,
     RECENT_NAMES = 4096,
@@ -30,8 +29,8 @@ static struct {
     bool out;
 } buffers[BUFFERS + RESERVE];
 
-static struct batch *filling, *taken; /* NULL while detached */
-static uint64_t since, dropped;
+static struct batch *batches, *filling; /* two, and the one that is being filled; NULL while detached */
+static uint64_t since;
 static struct signs signs;
 
 static struct name {
@@ -87,7 +86,7 @@ static bool is_good(uint64_t start, uint64_t end, uint32_t device) {
     if (ours && end != 0 && end < since) return false; /* left over from before the attach */
     signs.other_clock |= !ours;
     if (ours && start != 0 && end >= start && end < 1ull << 62 && device < MAX_DEVICES) return true;
-    dropped++;
+    signs.dropped++;
     return false;
 }
 
@@ -98,7 +97,7 @@ static uint16_t limited(int32_t value) {
 static void add_kernel(const struct cupti_kernel *from) {
     if (!is_good(from->start, from->end, from->device)) return;
     if (filling->kernel_count == BATCH_KERNELS) {
-        dropped++;
+        signs.dropped++;
         return;
     }
     filling->devices |= 1ull << from->device;
@@ -123,7 +122,7 @@ static void add_kernel(const struct cupti_kernel *from) {
 static void add_transfer(struct transfer_record made, uint32_t device, uint32_t peer) {
     if (!is_good(made.start_ns, made.end_ns, device)) return;
     if (filling->transfer_count == BATCH_TRANSFERS || peer >= MAX_DEVICES) {
-        dropped++;
+        signs.dropped++;
         return;
     }
     filling->devices |= 1ull << device | 1ull << peer;
@@ -182,12 +181,11 @@ void records_requested(uint8_t **buffer, size_t *size, size_t *max_records) {
     pthread_mutex_lock(&lock);
     signs.calls++;
     for (int i = 0; i < most && (filling != NULL || !refusable) && *buffer == NULL; i++) {
-        void *made = NULL;
         if (buffers[i].out) continue;
-        if (buffers[i].memory == NULL && posix_memalign(&made, 64, BUFFER_BYTES) != 0) break;
-        if (made != NULL) buffers[i].memory = made;
+        if (buffers[i].memory == NULL) buffers[i].memory = aligned_alloc(64, BUFFER_BYTES);
+        if (buffers[i].memory == NULL) break;
         buffers[i].out = true;
-        signs.crowded |= i >= BUFFERS;
+        signs.out++;
         *buffer = buffers[i].memory;
         *size = BUFFER_BYTES;
     }
@@ -201,7 +199,7 @@ static int find_buffer(const uint8_t *memory) {
 }
 
 void records_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
-    (void)size;
+    (void)context, (void)stream, (void)size;
     pthread_mutex_lock(&lock);
     int place = find_buffer(buffer);
     if (place < 0) signs.displaced_another = true; /* it is of whom we took CUPTI from: not to be touched */
@@ -211,44 +209,31 @@ void records_completed(void *context, uint32_t stream, uint8_t *buffer, size_t s
     int result = valid ? CUPTI_SUCCESS : NO_MORE_RECORDS;
     while (result == CUPTI_SUCCESS) {
         int count = 0;
-        while (count < AT_ONCE && (result = session_next_record(buffer, valid, &record)) == CUPTI_SUCCESS)
+        while (count < AT_ONCE &&
+               (result = cupti.ActivityGetNextRecord(buffer, valid, &record)) == CUPTI_SUCCESS)
             some[count++] = record;
         pthread_mutex_lock(&lock);
         for (int i = 0; i < count && filling != NULL; i++) add_record(some[i]);
         pthread_mutex_unlock(&lock);
     }
-    uint64_t lost = session_dropped(context, stream);
     pthread_mutex_lock(&lock);
     signs.calls++;
     /* After one that is not complete the rest cannot be reached: it was one, or more, that nobody can count. */
-    if (result == INVALID_KIND) lost++;
+    if (result == INVALID_KIND) signs.dropped += filling != NULL;
     else if (result != NO_MORE_RECORDS) signs.unreadable = result;
-    if (filling != NULL) dropped += lost;
     buffers[place].out = false;
+    signs.out--;
     pthread_mutex_unlock(&lock);
-}
-
-bool records_stuck(void) {
-    int out = 0;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < BUFFERS; i++) out += buffers[i].out;
-    pthread_mutex_unlock(&lock);
-    return out > BUFFERS / 4;
 }
 
 bool records_begin(uint64_t since_ns) {
     /* Large, but of zero pages that cost nothing before they are used. */
-    struct batch *first = calloc(1, sizeof *first), *second = calloc(1, sizeof *second);
-    if (first == NULL || second == NULL) {
-        free(first);
-        free(second);
-        return false;
-    }
+    batches = calloc(2, sizeof *batches);
+    if (batches == NULL) return false;
     pthread_mutex_lock(&lock);
-    filling = first;
-    taken = second;
+    filling = batches;
     since = since_ns;
-    signs.crowded = signs.other_clock = false;
+    signs.other_clock = false;
     signs.unreadable = 0;
     pthread_mutex_unlock(&lock);
     return true;
@@ -256,8 +241,7 @@ bool records_begin(uint64_t since_ns) {
 
 void records_end(void) {
     pthread_mutex_lock(&lock);
-    struct batch *first = filling, *second = taken;
-    filling = taken = NULL;
+    filling = NULL;
     signs.displaced_another = false;
     for (int i = 0; i < BUFFERS + RESERVE; i++) {
         if (buffers[i].out) continue;
@@ -265,36 +249,23 @@ void records_end(void) {
         buffers[i].memory = NULL;
     }
     pthread_mutex_unlock(&lock);
-    free(first);
-    free(second);
+    free(batches);
+    batches = NULL;
 }
 
-void records_lost(uint64_t count) {
-    pthread_mutex_lock(&lock);
-    dropped += count;
-    pthread_mutex_unlock(&lock);
-}
-
-const struct batch *records_take(void) {
+const struct batch *records_take(size_t lost) {
     pthread_mutex_lock(&lock);
     struct batch *full = filling;
+    signs.dropped += lost;
     if (full != NULL) {
-        filling = taken;
-        taken = full;
+        filling = full == batches ? batches + 1 : batches;
         filling->kernel_count = filling->transfer_count = 0;
         filling->devices = 0;
         full->names = name_count;
-        full->dropped = dropped;
+        full->dropped = signs.dropped;
     }
     pthread_mutex_unlock(&lock);
     return full;
-}
-
-uint64_t records_dropped(void) {
-    pthread_mutex_lock(&lock);
-    uint64_t count = dropped;
-    pthread_mutex_unlock(&lock);
-    return count;
 }
 
 struct signs records_signs(void) {
@@ -313,5 +284,5 @@ const char *records_name(uint32_t id, size_t *length) {
 /* In a forked child, where CUPTI may still return buffers at its exit. */
 void records_forked(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* its owner may not exist here */
-    filling = taken = NULL;
+    filling = NULL;
 }

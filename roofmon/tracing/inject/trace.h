@@ -51,7 +51,11 @@ _Static_assert(sizeof(struct transfer_record) == 48, "TRANSFER_DTYPE");
 
 /* records.c: from CUPTI's buffers to records. CUPTI calls the two callbacks from any thread. */
 
-enum { BATCH_KERNELS = 1 << 16, BATCH_TRANSFERS = 1 << 14 };
+enum {
+    BATCH_KERNELS = 1 << 16,
+    BATCH_TRANSFERS = 1 << 14,
+    BUFFERS = 256, /* for CUPTI, 32 MiB; each thread that launches holds one or two */
+};
 
 struct batch {
     uint32_t kernel_count, transfer_count;
@@ -62,47 +66,55 @@ struct batch {
     struct transfer_record transfers[BATCH_TRANSFERS];
 };
 
-struct signs { /* of CUPTI still calling us */
+struct signs { /* of how CUPTI does, and whether it still calls us */
     uint64_t calls, pongs;
+    uint64_t dropped; /* records lost in this process so far */
     bool displaced_another;
     bool other_clock; /* records came with times of a clock that is not ours */
-    bool crowded;     /* the reserve of buffers had to be used, by an old CUPTI */
+    int out;          /* buffers in CUPTI's hands; more than BUFFERS where it is an old one */
     int unreadable;   /* why a buffer could not be read, 0 while all could */
 };
 
 void records_requested(uint8_t **buffer, size_t *size, size_t *max_records);
 void records_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
-bool records_stuck(void);              /* many buffers have not come back */
 bool records_begin(uint64_t since_ns); /* false: no memory */
 void records_end(void);
-void records_lost(uint64_t count);
-const struct batch *records_take(void); /* valid until the next call; NULL while there are none */
-uint64_t records_dropped(void);
+/* The records so far, valid until the next call, NULL while detached; `lost` more were lost on the way. */
+const struct batch *records_take(size_t lost);
 struct signs records_signs(void);
 const char *records_name(uint32_t id, size_t *length);
 void records_forked(void);
 
-/* cupti.c: CUPTI and the driver. Called on the library's own thread only. */
+/* cupti.c: CUPTI's activity records. Called on the library's own thread only. */
 
 enum state { IDLE, STARTING, TRACING, FAILED, YIELDED };
 
 struct session {
     enum state state;
-    bool changed; /* and the monitors have not been told */
-    int attempts; /* to start */
+    bool changed;      /* and the monitors have not been told */
+    int attempts;      /* to start */
+    uint64_t since_ns; /* from when on kernels are seen */
     char reason[400];
     uint32_t version;
     char path[1024];
 };
 
 extern struct session session;
-extern char cupti_places[4096]; /* $ROOFMON_CUPTI: files or folders, separated by colons */
 void session_start(void); /* ends in TRACING or FAILED, or in STARTING: to be called again */
-void session_flush(bool forced); /* gets finished records delivered, by force the others too */
-void session_watch(void);        /* with every periodic flush: looks whether CUPTI is still ours */
+size_t session_flush(bool forced); /* delivers finished records, by force the others too; how many are lost */
+void session_watch(void);          /* with every periodic flush: looks whether CUPTI is still ours */
 void session_stop(void);
-int session_next_record(uint8_t *buffer, size_t valid, void **record);
-uint64_t session_dropped(void *context, uint32_t stream);
+bool session_worked(int result, const char *function); /* else says why not, and ends it */
+
+/* find_cupti.c */
+
+extern char cupti_places[4096]; /* $ROOFMON_CUPTI: files or folders, separated by colons */
+bool cupti_found(void);
+
+/* driver.c */
+
+bool driver_started(void);
+int driver_newest_cupti(void);
 size_t device_json(unsigned index, char *out, size_t size);
 
 /* monitors.c: who listens. Nothing here blocks. */
@@ -120,16 +132,17 @@ void descriptor_close(struct descriptor *one);
 
 extern pthread_mutex_t sockets_lock; /* held while descriptors come and go, never for long */
 int monitors_count(void);
-bool monitors_pending(void);
 bool monitors_add(int number, uint64_t start_time);
 void monitors_tell_state(void);
 void monitors_distribute(const struct batch *batch);
-void monitors_serve(void); /* sends what fits, lets go of those that left */
+bool monitors_serve(void); /* sends what fits, lets go of those that left; whether more is to be sent */
 struct pollfd;
 int monitors_poll(struct pollfd *entries);
 void monitors_close(void);
 
+extern uint64_t loaded_ns; /* when the driver loaded us: no kernel came before */
 uint64_t now_ms(void);
+uint64_t unix_ns(void);
 size_t json_text(char *out, size_t size, const char *text);
 
 #endif

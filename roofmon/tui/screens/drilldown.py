@@ -1,29 +1,44 @@
 """The drill-down: all that is known about the selected kernel, live."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from roofmon.actions import key_label
 from roofmon.tui.frame import Frame
 from roofmon.tui.names import device_label, kernel_mark
+from roofmon.tui.palette import Palette
 from roofmon.tui.screens.pages import PageScreen
-from roofmon.tui.strips import Line, fitted, sparkline, spread, wrapped
+from roofmon.tui.screens.work_lines import INDENT, heading, precision_lines, work_lines
+from roofmon.tui.strips import Line, Piece, fitted, sparkline, spread, wrapped
 from roofmon.tui.widgets.checklist_panel import MARKS
 from roofmon.units import NOT_AVAILABLE, duration, percent, si, significant
 
 if TYPE_CHECKING:
     from roofmon.model.kernel import KernelDescription
     from roofmon.model.roofline import Ceiling
-    from roofmon.model.work import Quantity, WorkKind
     from roofmon.view import View
 
 _WIDE, _NARROW = (20, 16, 24, 8, 10), (16, 14, 18, 8, 9)
 _SPARK_WIDTH = 48
-_INDENT = " " * 15
 
 
 class DrillDown(PageScreen):
     """Position, work, time, checklist and variants of one kernel."""
+
+    def __init__(
+        self, palette: Palette, frame: Frame, keymap: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        super().__init__(palette, frame)
+        self._key = next((key_label(key) for key in keymap.get("precision", ())), "")
+
+    def hints(self, frame: Frame) -> Sequence[Piece]:
+        """How to tell the precision of a kernel that needs it."""
+        view = frame.view
+        row = view.selected_row if view is not None else None
+        if view is None or row is None or not view.table.descriptions[row].candidates:
+            return ()
+        return [(f"  {self._key}", "key"), (" precision", "muted")] if self._key else ()
 
     def page(self, frame: Frame, width: int) -> Sequence[Line]:
         """The page of the kernel selected in the frame."""
@@ -36,7 +51,8 @@ class DrillDown(PageScreen):
             (),
             *_position(view, row, width),
             (),
-            *_work(view, row, width),
+            *work_lines(view, row, width),
+            *precision_lines(view.table.descriptions[row], width),
             (),
             *_time(view, row, width),
             (),
@@ -100,14 +116,10 @@ def _stream_facts(view: "View", row: int) -> list[str]:
     return [named, graphs]
 
 
-def _heading(name: str, rest: str) -> Line:
-    return [(f" {name:<14}", "title"), (rest, "muted")]
-
-
 def _position(view: "View", row: int, width: int) -> Iterator[Line]:
-    widths = _WIDE if width >= sum(_WIDE) + len(_INDENT) else _NARROW
+    widths = _WIDE if width >= sum(_WIDE) + len(INDENT) else _NARROW
     titles = ("intensity", "achieved", "roof it meets", "of roof", "headroom")
-    yield _heading("POSITION", _cells(titles, widths))
+    yield heading("POSITION", _cells(titles, widths))
     from roofmon.model.roofline import NO_ROOFS, Pipe, level_label, pipe_label
 
     roofline = view.device.roofline if view.device else NO_ROOFS
@@ -123,7 +135,7 @@ def _position(view: "View", row: int, width: int) -> Iterator[Line]:
         counts = chosen.columns[chosen.source[row]].counts
         intensity = f"{significant(float(position.intensity[row]))} FLOP/byte"
         roof = roofline.bandwidth(level, counts)
-        cells = (intensity, si(achieved, "B/s"), *_met(achieved, "B/s", roof))
+        cells = (intensity, si(achieved, "B/s"), *_met(achieved, "B/s", roof, widths))
         yield _placed(level_label(level), _cells(cells, widths), roof, binding)
     for key, chosen in view.table.flops.items():
         amount = float(chosen.values[row])
@@ -132,20 +144,24 @@ def _position(view: "View", row: int, width: int) -> Iterator[Line]:
         found = True
         pipe = Pipe.parse(key)
         roof = roofline.compute(pipe)
-        cells = ("", si(amount / seconds, "FLOP/s"), *_met(amount / seconds, "FLOP/s", roof))
+        rate, unit = amount / seconds, f"{pipe.operation}/s"
+        cells = ("", si(rate, unit), *_met(rate, unit, roof, widths))
         yield _placed(pipe_label(pipe), _cells(cells, widths), roof, binding)
     if not found:
-        yield [(f"{_INDENT}{NOT_AVAILABLE}: neither its FLOPs nor its bytes are known", "unknown")]
+        yield [(f"{INDENT}{NOT_AVAILABLE}: neither its FLOPs nor its bytes are known", "unknown")]
 
 
-def _met(achieved: float, unit: str, roof: "Ceiling | None") -> tuple[str, str, str]:
+def _met(
+    achieved: float, unit: str, roof: "Ceiling | None", widths: Sequence[int]
+) -> tuple[str, str, str]:
     """The roof that a rate meets, the share of it, and the headroom."""
     if roof is None:
         return "not measured", "", ""
     share = achieved / roof.value
     room = f"{significant(1 / share, 2)}×" if share > 0 else NOT_AVAILABLE
     bound = " bound" if roof.regime == "bound" else ""
-    return f"{roof.name} {si(roof.value, unit)}{bound}", percent(share), room
+    value = si(roof.value, unit if widths is _WIDE else "")
+    return f"{roof.name} {value}{bound}", percent(share), room
 
 
 def _placed(name: str, cells: str, roof: "Ceiling | None", binding: "Ceiling | None") -> Line:
@@ -156,53 +172,8 @@ def _placed(name: str, cells: str, roof: "Ceiling | None", binding: "Ceiling | N
 def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
     """Texts in columns, the last two right-aligned."""
     *left, share, room = texts
-    aligned = "".join(f"{text:<{w}}" for text, w in zip(left, widths, strict=False))
+    aligned = "".join(f"{fitted(text, w - 1)} " for text, w in zip(left, widths, strict=False))
     return f"{aligned}{share:>{widths[-2]}}{room:>{widths[-1]}}"
-
-
-def _work(view: "View", row: int, width: int) -> Iterator[Line]:
-    yield _heading("WORK", f"{'per launch':<36}source")
-    from roofmon.model.roofline import Pipe, level_label, pipe_label
-
-    table = view.table
-    known = False
-    for level in table.bytes:
-        quantities = table.quantities("bytes", level, row)
-        if quantities:
-            known = True
-            yield _quantity(f"bytes {level_label(level)}", quantities, "B", width)
-    for key in table.flops:
-        quantities = table.quantities("flops", key, row)
-        if quantities:
-            known = True
-            yield _quantity(f"FLOPs {pipe_label(Pipe.parse(key))}", quantities, "FLOP", width)
-    kinds: tuple[WorkKind, ...] = ("flops", "bytes")
-    for kind in kinds:
-        chosen = table.flops if kind == "flops" else table.bytes
-        if not any(c.source[row] >= 0 for c in chosen.values()):
-            reason = table.descriptions[row].reasons.get(kind, "no source knows them")
-            name = "FLOPs" if kind == "flops" else "bytes"
-            yield [(f"   {name:<12}", ""), (f"{NOT_AVAILABLE}: {reason}", "unknown")]
-    if not known and table.descriptions[row].kind == "region":
-        yield [(_INDENT, ""), ("declare them: region(name, flops=…, bytes=…)", "accent")]
-
-
-def _quantity(name: str, quantities: "list[Quantity]", unit: str, width: int) -> Line:
-    best, *others = quantities
-    text = _amount(best, unit)
-    also = ", ".join(f"{q.provenance.value} {_amount(q, unit)}" for q in others)
-    return [
-        (f"   {name:<20}", ""),
-        (f"{text:<28}", ""),
-        (best.provenance.value, "accent"),
-        (f"   ({also})" if also else "", "muted"),
-    ]
-
-
-def _amount(quantity: "Quantity", unit: str) -> str:
-    bound = "≤ " if quantity.upper_bound else ""
-    error = f" ± {percent(quantity.rel_error)}" if quantity.rel_error is not None else ""
-    return f"{bound}{si(quantity.value, unit, 4)}{error}"
 
 
 def _time(view: "View", row: int, width: int) -> Iterator[Line]:
@@ -225,10 +196,10 @@ def _time(view: "View", row: int, width: int) -> Iterator[Line]:
     if len(bins):
         least, most = duration(stat(Column.MIN_NS)), duration(stat(Column.MAX_NS))
         shape = sparkline(_buckets(bins.tolist(), counts.tolist()))
-        yield [(_INDENT, ""), (f"{least} ", "muted"), (shape, "bar"), (f" {most}", "muted")]
+        yield [(INDENT, ""), (f"{least} ", "muted"), (shape, "bar"), (f" {most}", "muted")]
     gap = stat(Column.GAP_NS)
     idle = f" · gap before each {duration(gap)}" if math.isfinite(gap) else ""
-    yield [(f"{_INDENT}{count} launches · {share} of the time{idle}", "")]
+    yield [(f"{INDENT}{count} launches · {share} of the time{idle}", "")]
     if view.table.descriptions[row].kind == "region":
         yield from _inside(view, row, stat(Column.INSIDE_NS), stat(Column.MEDIAN_NS), width)
 
@@ -239,11 +210,11 @@ def _inside(view: "View", row: int, inside: float, median: float, width: int) ->
         return
     if math.isfinite(inside):
         share = f", {percent(inside / median)} of it" if median > 0 else ""
-        yield [(f"{_INDENT}kernels inside {duration(inside)}{share}", "")]
+        yield [(f"{INDENT}kernels inside {duration(inside)}{share}", "")]
         return
     reason = view.table.descriptions[row].reasons.get("kernels", "its program is not traced")
     text = f"kernels inside {NOT_AVAILABLE}: {reason}"
-    yield from wrapped(text, width - 2, "unknown", _INDENT)
+    yield from wrapped(text, width - 2, "unknown", INDENT)
 
 
 def _buckets(bins: list[int], counts: list[int]) -> list[float]:
@@ -277,7 +248,7 @@ def _variants(view: "View", row: int, width: int) -> Iterator[Line]:
     if len(same) < 2:
         return
     yield ()
-    yield _heading("VARIANTS", "of the same name")
+    yield heading("VARIANTS", "of the same name")
     launches, medians = (view.table.column(c) for c in (Column.LAUNCHES, Column.MEDIAN_NS))
     for i in sorted(same, key=lambda i: -float(view.table.column(Column.TOTAL_NS)[i]))[:20]:
         kernel = view.table.descriptions[i]

@@ -34,6 +34,11 @@ _MEANINGS = (
      "measured to cost"),
     ("≤", "", "an upper bound: a counter of instructions that can only overstate the FLOPs"),
     (">", "error", "over its roof by more than both intervals explain: one of the numbers is wrong"),
+    ("!", "warning", "contended: other programs moved data beside it, and some of its sampled bytes may be "
+     "theirs"),
+    ("(untraced)", "muted", "DRAM traffic while no traced kernel ran, or beyond what those move: "
+     "other programs, or what cannot be traced"),
+    ("explains", "", "how much of the DRAM traffic that the counters saw is of traced kernels"),
     ("n/a", "", "not available; the drill-down says why"),
     ("↳", "", "runs inside another row's region, whose time contains it"),
     ("▲ ▼ = ~", "", "against the baseline: faster, slower, the same, cannot be told"),

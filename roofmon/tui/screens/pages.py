@@ -8,7 +8,7 @@ from textual.events import Resize
 from roofmon.tui.frame import Frame
 from roofmon.tui.palette import Palette
 from roofmon.tui.screens.base import RoofScreen
-from roofmon.tui.strips import Line
+from roofmon.tui.strips import Line, Piece
 from roofmon.tui.widgets.lines import Lines
 
 
@@ -18,6 +18,10 @@ class PageScreen(RoofScreen):
     def page(self, frame: Frame, width: int) -> Sequence[Line]:
         """All lines of the page."""
         raise NotImplementedError
+
+    def hints(self, frame: Frame) -> Sequence[Piece]:
+        """Keys beside `Esc back` in the last line."""
+        return ()
 
     def compose(self) -> ComposeResult:
         """One widget that fills the window."""
@@ -68,7 +72,15 @@ class _Page(Lines):
         more = f"   {below} lines below, j scrolls" if below > 0 else ""
         state = f"   STALE: {frame.state}" if frame.view is not None and frame.state else ""
         paused = "   PAUSED" if frame.choices.paused else ""
+        if frame.choices.said:
+            more = f"   {frame.choices.said}"
         return [
             *shown,
-            [(" Esc", "key"), (" back", "muted"), (more, "muted"), (paused + state, "warning")],
+            [
+                (" Esc", "key"),
+                (" back", "muted"),
+                *self._owner.hints(frame),
+                (more, "muted"),
+                (paused + state, "warning"),
+            ],
         ]

@@ -87,7 +87,8 @@ class _Lines:
             yield self._rate("DRAM", point.bytes_per_s, roofline.bandwidth("dram"), "B/s")
         pipes = sorted(point.rates, key=lambda pipe: (-point.rates[pipe], pipe))
         for pipe in pipes if self._full else pipes[:1]:
-            yield self._rate(pipe_label(pipe), point.rates[pipe], roofline.compute(pipe), "FLOP/s")
+            unit = f"{pipe.operation}/s"
+            yield self._rate(pipe_label(pipe), point.rates[pipe], roofline.compute(pipe), unit)
         if self._full and point.upper_bound:
             hint = "vector pipes: at most, as if each instruction were an FMA"
             yield from self._fact("", hint, "")
@@ -130,8 +131,9 @@ class _Lines:
     def _clock(self) -> Iterator[Line]:
         sample = self._sample
         text = f"{sample.clock_hz / 1e6:.0f} MHz" if sample.clock_hz else None
-        memory = sample.memory_clock_hz
-        more = f", memory {memory / 1e6:.0f} MHz" if memory else ""
+        memory, mean = sample.memory_clock_hz, sample.mean_clock_hz
+        counted = f" ({mean / 1e6:.0f} counted)" if mean else ""
+        more = counted + (f", memory {memory / 1e6:.0f} MHz" if memory else "")
         yield from self._fact("clock", text and text + more, "clock_hz", more)
 
     def _power(self) -> Iterator[Line]:
@@ -190,7 +192,8 @@ class _Lines:
 def _process(process: "DeviceProcess") -> str:
     who = " ".join(part for part in (process.name, process.user and f"({process.user})") if part)
     memory = "" if process.memory_bytes is None else mebibytes(process.memory_bytes)
-    parts = (f"{process.pid}", who, memory, process.note)
+    busy = "" if process.sm_busy is None else f"SM {percent(process.sm_busy)}"
+    parts = (f"{process.pid}", who, memory, busy, process.note)
     return "  ".join(part for part in parts if part)
 
 

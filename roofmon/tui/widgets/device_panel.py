@@ -41,6 +41,7 @@ class DevicePanel(Panel):
             *device_lines(device, width, full=full),
             # Framed, the strip above the kernels tells it.
             *(_activity(frame.view, width) if full or not self.framed else ()),
+            *_traffic(frame.view, width),
             *_programs(snapshot, width),
             *_sources(snapshot, width),
             *_roofs(snapshot, device),
@@ -81,6 +82,15 @@ def _activity(view: "View", width: int) -> Iterator[Line]:
         yield from wrapped(facts, width, "", " " * 9, " kernels ")
 
 
+def _traffic(view: "View", width: int) -> Iterator[Line]:
+    """How much of the DRAM traffic traced kernels explain."""
+    from roofmon.view import traffic_facts
+
+    if view.traffic is not None:
+        facts = " · ".join(traffic_facts(view.traffic))
+        yield from wrapped(facts, width, "", " " * 8, " counts ")
+
+
 def _programs(snapshot: "Snapshot", width: int) -> Iterator[Line]:
     from roofmon.view import program_facts
 
@@ -109,8 +119,7 @@ def _roofs(snapshot: "Snapshot", device: "Device") -> Iterator[Line]:
     if age:
         yield [(f" {age}", "")]
     for ceiling in device.roofline.ceilings:
-        unit = "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"
-        value = f"{si(ceiling.value, unit):>13}"
+        value = f"{si(ceiling.value, ceiling.unit):>13}"
         name = (f"   {ceiling.name:<12}", "muted")
         if ceiling.regime == "bound":
             yield [name, (f"{value} {'':9}", ""), ("bound, not measured", "muted")]

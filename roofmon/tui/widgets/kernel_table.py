@@ -4,7 +4,7 @@ Textual's DataTable sends every visible cell again when one changes, which costs
 5,000 kernels at 2 Hz; this one costs the rows on the screen, however many kernels there are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from roofmon.tui import names
@@ -37,7 +37,7 @@ class KernelTable(Panel):
         import numpy as np
 
         from roofmon.model.table import Column
-        from roofmon.view import tracing_cost
+        from roofmon.view import explained_text, tracing_cost
 
         view = frame.view
         parts = [f"{len(view.order):,} of {len(view.table):,}"]
@@ -45,7 +45,7 @@ class KernelTable(Panel):
         if np.isfinite(rates).any():
             parts.append(f"{significant(float(np.nansum(rates)))} launches/s")
         parts.append(f"{view.snapshot.dropped:,} dropped")
-        parts += filter(None, [tracing_cost(view.snapshot)])
+        parts += filter(None, [tracing_cost(view.snapshot), explained_text(view.traffic)])
         return f"kernels ─ {' · '.join(parts)}"
 
     def note(self, frame: Frame) -> str:
@@ -70,7 +70,8 @@ class KernelTable(Panel):
             return []
         columns = self.columns()
         above = list(strip_line(view, width)) if height >= _STRIP_FROM else []
-        height -= len(above)
+        below = list(self._untraced(view, columns, height - len(above)))
+        height -= len(above) + len(below)
         self.page = max(1, height - 1)
         header = _header(view, columns, width)
         if not view.row_count:
@@ -80,7 +81,8 @@ class KernelTable(Panel):
         rows = [self._row(view, at, columns, width) for at in range(self._first, last)]
         if view.message:
             rows[-1:] = [[(f"  {view.message}", "warning")]]
-        return [*above, header, *rows]
+        rows += [()] * (self.page - len(rows)) if below else []
+        return [*above, header, *rows, *below]
 
     def _keep_in_sight(self, view: "View") -> None:
         selected = view.selected_position or 0
@@ -89,6 +91,21 @@ class KernelTable(Panel):
         at_end = selected == len(view.order) - 1
         lowest = furthest if at_end else selected - self.page + 1
         self._first = min(max(self._first, lowest, 0), selected, furthest)
+
+    def _untraced(
+        self, view: "View", columns: "Sequence[TableColumn]", height: int
+    ) -> Iterator[Line]:
+        """The row of what nothing traced moved, always in sight; in a small table only if it is much."""
+        from roofmon.view import COLUMN_GAP, untraced, untraced_cells
+
+        traffic = untraced(view)
+        if traffic is None or not view.row_count:
+            return
+        if height < _STRIP_FROM and not traffic.much_untraced:
+            return
+        texts = zip(columns, untraced_cells(traffic, columns), strict=True)
+        role = "warning" if traffic.much_untraced else "muted"
+        yield [(" " + (" " * COLUMN_GAP).join(_aligned(text, c) for c, text in texts), role)]
 
     def _row(
         self, view: "View", position: int, columns: "Sequence[TableColumn]", width: int
@@ -142,5 +159,5 @@ def _role(view: "View", row: int | None, column: str, cell: str) -> str:
     if column == "verdict":
         return _VERDICT_ROLES.get(cell[:1], "")
     if column == "flag":
-        return "error" if cell == ">" else "pass"
+        return {">": "error", "!": "warning"}.get(cell, "pass")
     return ""

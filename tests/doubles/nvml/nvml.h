@@ -59,6 +59,12 @@ struct nvml_process {
     unsigned gpu_instance, compute_instance;
 };
 
+struct nvml_process_utilization {
+    unsigned pid;
+    unsigned long long time_us;
+    unsigned sm, memory, encoder, decoder;
+};
+
 struct nvml_field {
     unsigned id, scope;
     long long timestamp_us, latency_us;

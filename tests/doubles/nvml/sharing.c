@@ -60,6 +60,41 @@ PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics_processes")
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps_processes")
 #endif
 
+/* Reads `PID:TIME_US:PERCENT,…` of the key `use`, leaving out what is not after `since`. Time 0 is now. */
+static unsigned parse_use(const char *text, unsigned long long since,
+                          struct nvml_process_utilization *out, unsigned room)
+{
+    unsigned count = 0;
+    struct nvml_process_utilization one = {0};
+    for (; sscanf(text, "%u:%llu:%u", &one.pid, &one.time_us, &one.sm) == 3; text++) {
+        if (one.time_us == 0 || one.time_us > since) {
+            if (count < room)
+                out[count] = one;
+            count++;
+        }
+        text += strcspn(text, ",");
+        if (!*text)
+            break;
+    }
+    return count;
+}
+
+API nvml_return nvmlDeviceGetProcessUtilization(nvml_device handle,
+                                                struct nvml_process_utilization *out,
+                                                unsigned *count, unsigned long long since)
+{
+    struct target target;
+    nvml_return result = begin_device(handle, "nvmlDeviceGetProcessUtilization", &target);
+    const char *text = result ? NULL : scenario_text("%s.use", target.prefix);
+    if (!text)
+        return result ? result : NVML_NOT_SUPPORTED;
+    unsigned room = out ? *count : 0;
+    *count = parse_use(text, since, out, room);
+    if (*count == 0)
+        return NVML_NOT_FOUND;
+    return *count > room ? NVML_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
 API nvml_return nvmlDeviceGetMigMode(nvml_device handle, unsigned *now, unsigned *pending)
 {
     struct target target;

@@ -63,6 +63,14 @@ def test_processes_have_the_names_that_proc_tells(tmp_path: Path) -> None:
     assert [p.note for p in found] == ["", "", "", ELSEWHERE]
 
 
+def test_who_was_at_work_is_told_only_where_the_numbers_are_the_same() -> None:
+    both = [(10, 100), (11, 300)]
+    told = {p.pid: p.sm_busy for p in describe_processes(both, 1000, busy={10: 0.35})}
+    assert told == {10: 0.35, 11: 0.0}
+    for busy in (None, {}, {99: 0.35}):
+        assert {p.sm_busy for p in describe_processes(both, 1000, busy=busy)} == {None}
+
+
 def test_memory_that_cannot_be_is_not_shown() -> None:
     (found,) = describe_processes([(os.getpid(), 2**63)], 1000)
     assert found.memory_bytes is None

@@ -20,6 +20,7 @@ def test_gpus_are_described_bounded_and_sampled(
     me = os.getpid()
     nvml.write(h200(2) | {"gpu0.processes": f"{me}:1048576,4194303:n/a", "gpu0.event_reasons": 4})
     nvml.set({"gpu0.nvlinks": 2, "gpu0.gpm.nvlink_rx_mib_s": 1000})
+    nvml.set({"gpu0.use": f"{me}:0:35,{me}:0:12"})
     worker = start()
     sample = worker.settled()
     assert next(iter(worker.devices.values())) == DeviceDescription(
@@ -57,8 +58,13 @@ def test_gpus_are_described_bounded_and_sampled(
     assert sample.processes is not None
     assert [p.pid for p in sample.processes] == [me, 4194303]
     assert sample.processes[0].memory_bytes == 2**20
-    assert sample.processes[1] == DeviceProcess(pid=4194303, note="in another namespace")
-    assert sample.missing == {}
+    assert sample.processes[0].sm_busy == 0.35
+    assert sample.processes[1] == DeviceProcess(
+        pid=4194303, note="in another namespace", sm_busy=0.0
+    )
+    assert sample.rates_clock_hz == 1980e6
+    assert sample.mean_clock_hz is None
+    assert sample.missing.keys() == {"mean_clock_hz"}
 
     assert [s.device for s in worker.ticks[-1].samples] == [FIRST, SECOND]
     assert [tick.sequence for tick in worker.ticks] == list(range(len(worker.ticks)))
@@ -188,6 +194,8 @@ def test_before_hopper_there_is_everything_but_the_point(
     sample = worker.settled()
     assert set(sample.missing) == {
         "rates",
+        "rates_clock_hz",
+        "mean_clock_hz",
         "sm_busy",
         "occupancy",
         "nvlink_in_bytes_per_s",
