@@ -1,8 +1,10 @@
 """Measuring one probe on this GPU: working sets, time limits, the resulting ceiling with its conditions."""
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -10,7 +12,6 @@ import numpy as np
 
 from roofmon.calibration import gpu_sizes as sizes
 from roofmon.calibration.ceilings import judged, to_ceiling, widened
-from roofmon.calibration.gpu_contest import Contender, winner
 from roofmon.calibration.gpu_device import Gpu
 from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
 from roofmon.calibration.gpu_load import HeldClocks
@@ -40,6 +41,10 @@ CAPS: Mapping[Mode, Caps] = {
 _SAMPLES = 20  # ranks 6 to 15 bound the median
 _FEWEST_SAMPLES = 10
 _TRANSFER_SAMPLE_S = 0.005
+_TENSOR_SAMPLE_S = 0.01
+# Under a power cap the clock needs 0.3 to 0.5 s to settle after a change of load; measured on an H200.
+_TURNS_S, _COUNTED_TURNS = 0.25, 3
+_SETTLE_S = 0.15
 _WARM_UP_BYTES = 2**28
 _WARM_UP_S = 0.5
 _WARM_UP_STEP_S = 0.01
@@ -182,31 +187,52 @@ class GpuBench:
         return to_ceiling(probe, size // per_element * per_element, timing, small)
 
     def _measure_gemm(self, probe: Probe) -> Ceiling:
-        """The fastest shape, counted when the clock has settled under it; each shape is checked once."""
+        """The fastest shape, sustained until the clock has settled under it, then counted."""
         shapes = fitting_shapes(probe.precision, probe.shapes, self._gpu.free_bytes())
         matrices = GemmSet(self._gpu, probe.precision, shapes)
-        best = winner([self._contender(probe, matrices, shape) for shape in shapes])
+        best, seconds = self._fastest(probe, matrices, shapes)
+        launches = max(1, round(_TENSOR_SAMPLE_S / seconds))
+        timer = self._timer(lambda: matrices.launch(best))
+        busy_s = 0.0
+        while busy_s < _SETTLE_S:
+            busy_s += timer.measure(launches)
         self._clocks.reset()
-        least = max(_FEWEST_SAMPLES, round(self._caps.tensor / best.sample_s))
-        rule = Rule(HALF_WIDTH["compute"], 1.5 * self._caps.tensor, minimum=least)
-        timing = time_launches(best.timer.measure, rule, self._clocks.read, launches=best.launches)
-        self._gpu.wait()
-        matrices.check(best.shape)
-        small = ("small-set",) if len(shapes) < len(probe.shapes) else ()
-        return to_ceiling(probe, probe.flop_count(*best.shape), timing, small)
-
-    def _contender(self, probe: Probe, matrices: GemmSet, shape: Shape) -> Contender:
-        def launch() -> None:
-            matrices.launch(shape)
-
-        found = Contender(
-            shape,
-            probe.flop_count(*shape),
-            lambda launches: self._span(launch, launches),
-            self._timer(launch),
+        rule = Rule(
+            half_width=HALF_WIDTH["compute"],
+            cap_s=1.5 * self._caps.tensor,
+            minimum=max(_FEWEST_SAMPLES, math.ceil(self._caps.tensor / launches / seconds)),
         )
-        matrices.check(shape)
-        return found
+        timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
+        self._gpu.wait()
+        matrices.check(best)
+        small = ("small-set",) if len(shapes) < len(probe.shapes) else ()
+        return to_ceiling(probe, probe.flop_count(*best), timing, small)
+
+    def _fastest(
+        self, probe: Probe, matrices: GemmSet, shapes: Sequence[Shape]
+    ) -> tuple[Shape, float]:
+        """(shape, its seconds) with the highest rate, each shape checked once.
+
+        They take turns until the power cap holds the clock, so that all are compared at the same one: a
+        shape that is ahead while the GPU is cold may be behind once it is not.
+        """
+
+        def run(shape: Shape, launches: int = 1) -> float:
+            return self._span(lambda: matrices.launch(shape), launches) / launches
+
+        launches: dict[Shape, int] = {}
+        for shape in shapes:
+            run(shape)  # loads the kernel
+            launches[shape] = max(1, round(_TENSOR_SAMPLE_S / run(shape)))
+            matrices.check(shape)
+        turns: list[dict[Shape, float]] = []
+        end = time.monotonic() + _TURNS_S
+        while len(turns) < _COUNTED_TURNS or time.monotonic() < end:
+            turns.append({shape: run(shape, launches[shape]) for shape in shapes})
+        last = turns[-_COUNTED_TURNS:]
+        seconds = {shape: median(turn[shape] for turn in last) for shape in shapes}
+        best = max(shapes, key=lambda shape: probe.flop_count(*shape) / seconds[shape])
+        return best, seconds[best]
 
     def _launcher(
         self, probe: Probe, function: Any, blocks: int, arguments: list[Any]

@@ -19,7 +19,6 @@ from roofmon.model.device import DeviceSample
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.session import Rung
 from roofmon.model.traffic import Traffic
-from roofmon.tracing.activity import HOLD_NS
 
 INTERVAL_US = 1000
 # How a worker's state is shown; the best comes first.
@@ -106,17 +105,16 @@ class Counters:
         if device in self._devices:
             self._devices[device].lost.append((start_ns, end_ns))
 
-    def advance(self, now_ns: int, traced: Mapping[str, Collection[int]]) -> None:
+    def advance(self, until_ns: int, traced: Mapping[str, Collection[int]]) -> None:
         """To be called at every tick: tells the workers what ran.
 
         Args:
-            now_ns: as of time.time_ns().
+            until_ns: all that ended before this has been told; as of time.time_ns().
             traced: GPU → the ids of the processes on it that are attached to.
         """
-        until = now_ns - HOLD_NS
         for uuid, device in self._devices.items():
             device.programs = traced.get(uuid, ())
-            device.tell(until)
+            device.tell(until_ns)
             if device.worker is not None:
                 self._watch_writing(device.worker)
             if not device.programs:

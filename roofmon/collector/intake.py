@@ -1,6 +1,7 @@
 """What the records of traced programs become: rows with their launches, and the activity of devices."""
 
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from roofmon.collector.traced_program import Program
 from roofmon.model.activity import Activity
 from roofmon.model.device import DeviceDescription
 from roofmon.stream.messages import Describe
-from roofmon.tracing.activity import HOLD_NS, Timeline
+from roofmon.tracing.activity import Arrivals, Timeline
 from roofmon.tracing.trace_protocol import Device, Event, Kernels, Name, Transfers
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Intake:
         self._log = log
         self._demangler: Demangler | None = None
         self._timelines: dict[str, Timeline] = {}
+        self._arrivals = Arrivals()
         self._told_full = False
 
     def rows_of(self, program: Program) -> "LaunchRows":
@@ -81,21 +83,22 @@ class Intake:
                     pass
 
     def advance(self, programs: Iterable[Program], now_ns: int) -> list[Activity]:
-        """What the devices did since the last call, up to a second before `now_ns`.
+        """What the devices did since the last call, up to when all records have come.
 
         Launches get the gaps before them, and regions the time of the kernels inside them.
         """
         used: dict[str, set[int]] = {}
+        hold_ns = self._arrivals.hold_ns(now_ns)
         for program in programs:
-            for rows, inside in program.look_inside(now_ns - HOLD_NS):
+            for rows, inside in program.look_inside(now_ns - hold_ns):
                 self._kernels.add_inside(rows, inside)
             if program.connection is not None and program.launches is not None:
                 for uuid in program.launches.devices.values():
                     used.setdefault(uuid, set()).add(program.endpoint.pid)
-        self._counters.advance(now_ns, used)
+        self._counters.advance(now_ns - hold_ns, used)
         found = []
         for uuid, timeline in list(self._timelines.items()):
-            activity, gaps = timeline.advance(now_ns)
+            activity, gaps = timeline.advance(now_ns, hold_ns)
             self._kernels.add_gaps(gaps.rows, gaps.gap_ns)
             if uuid not in used and (activity is None or not activity.launches):
                 del self._timelines[uuid]
@@ -131,6 +134,7 @@ class Intake:
             what = f"more than {MAX_ROWS:,} kernels: launches of new ones share a row"
             self._host.notice("warning", what, "restart roofmon to see later ones apart")
         start, end = (records[name].astype(np.int64) for name in ("start_ns", "end_ns"))
+        self._arrivals.take(end, time.time_ns())
         streams = launches.stream_bits(records["stream"])
         in_graph = records["graph"] != 0
         shown = rows >= 0

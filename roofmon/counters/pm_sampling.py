@@ -1,8 +1,8 @@
 """PM sampling of one GPU through cupti-python's low-level calls.
 
 Its class `Collector` is not used for reading: that makes a counter image and a host object for every
-read and an array for every sample, and does not tell whether the hardware buffer overflowed. Here images
-serve a whole session, and a sample costs two calls.
+read and an array for every sample, and does not tell whether the hardware buffer overflowed. Here an image
+serves as long as its size does, and a sample costs two calls.
 """
 
 import contextlib
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SLOTS = (64, 96, 128, 192, 256, 512, 1024, 2048)  # of images, made when they are needed
+# Of an image. Only the one made last is used: one of another size, made before it, could not be cleared any
+# more (ERROR_UNKNOWN, CUPTI 13.4), as if CUPTI went by the size that it was asked for last.
+_SLOTS = (64, 96, 128, 192, 256, 512, 1024, 2048)
+_ROOMY = 4  # times the samples: an image so much larger than needed costs more than making another
 _LATE = 16
 """Samples that are begun but not complete at any moment, about: their counters come from many units. An
 image that fills up loses those it has begun (of 32 slots 19 came out complete, on an H200), so one must
@@ -69,6 +72,7 @@ class PmSampling:
     def __init__(self, cupti: Any, device_index: int) -> None:
         self._cupti = cupti
         self._object = self._host = 0
+        self._image: _Image | None = None
         self._running = False
         self._call("profiler_initialize")
         try:
@@ -117,7 +121,7 @@ class PmSampling:
         if not self._host:
             self._host = self._new_host()
         self._names = _c_names(metrics)
-        self._images: dict[int, _Image] = {}
+        self._image = None
 
     def start(self) -> None:
         """Begin to sample."""
@@ -176,11 +180,13 @@ class PmSampling:
             self._call("profiler_deinitialize")
 
     def _image_for(self, samples: int) -> "_Image":
-        """The smallest image with room for so many, else the largest."""
-        slots = next((slots for slots in _SLOTS if slots >= samples), _SLOTS[-1])
-        if slots not in self._images:
-            self._images[slots] = self._new_image(slots)
-        return self._images[slots]
+        """An image with room for so many, as far as there is such a large one."""
+        image = self._image
+        if image is None or not samples <= len(image.values) <= _ROOMY * samples:
+            slots = next((slots for slots in _SLOTS if slots >= samples), _SLOTS[-1])
+            if image is None or slots != len(image.values):
+                image = self._image = self._new_image(slots)
+        return image
 
     def _new_image(self, slots: int) -> "_Image":
         names, count = ctypes.addressof(self._names), len(self._names)

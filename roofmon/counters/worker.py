@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+from threadpoolctl import threadpool_limits
 
 from roofmon.counters.session import CountersSession, Source
 from roofmon.counters.worker_messages import MAX_BATCH, Heard, Said
@@ -44,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--interval-us must be between 100 and 10000")
     if not die_with_parent():
         return ExitCode.OK
+    # One core: on many, the threads of BLAS spin on small matrices, several cores' worth of nothing.
+    threadpool_limits(1, "blas")  # type: ignore[no-untyped-call]
     writer = StreamWriter(private_output(log_path()), limit=_MOST_WAITING)
 
     def open_source() -> Source:

@@ -1,10 +1,11 @@
 """What a device did over time, from intervals that arrive late and in no order.
 
-Intervals are kept until everything up to a moment has surely arrived (`HOLD_NS`); then that stretch of
+Intervals are kept until everything up to a moment has surely arrived (`Arrivals`); then that stretch of
 time is looked at once and forgotten. An interval that goes on after it is split: the rest belongs to the
 next stretch.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +15,42 @@ from roofmon.model.activity import Activity
 
 Times = NDArray[np.int64]
 
-HOLD_NS = 1_000_000_000
-"""A record is here this long after its kernel ended, unless something is stuck."""
+HOLD_NS, _LONGEST_HOLD_NS = 1_000_000_000, 10_000_000_000
+"""How long a record is waited for, at least and at most."""
+_HOLD_MARGIN = 1.25
+_HALF_LIFE_NS = 10_000_000_000
 TINY_NS = 10_000
 APART_NS = 1_000_000
 """What launches wait for that are further apart than this is the host, not launching."""
 _FUTURE_NS = 60_000_000_000
 _MOST_WAITING = 2_000_000  # 48 MB; 200,000 launches/s are held for one second and one tick
 _REST = -1  # in place of a row: the rest of an interval that began in an earlier stretch
+
+
+class Arrivals:
+    """How long after their kernels' end records arrive.
+
+    CUPTI gives records out when a buffer of its own is full or the program has waited for the GPU: in a
+    program that never waits that takes the longer the less it launches.
+    """
+
+    def __init__(self) -> None:
+        self._longest_ns = 0.0
+        self._seen_ns = 0
+
+    def take(self, end_ns: Times, now_ns: int) -> None:
+        """Records that arrived now, shape (n,), n ≥ 1."""
+        self._longest_ns = max(self._remembered(now_ns), now_ns - float(end_ns.min()))
+        self._seen_ns = now_ns
+
+    def hold_ns(self, now_ns: int) -> int:
+        """How long to wait for all records of a moment."""
+        wanted = _HOLD_MARGIN * self._remembered(now_ns)
+        return int(min(max(wanted, HOLD_NS), _LONGEST_HOLD_NS))
+
+    def _remembered(self, now_ns: int) -> float:
+        age = max(0, now_ns - self._seen_ns)
+        return self._longest_ns * math.exp2(-age / _HALF_LIFE_NS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +83,15 @@ class Timeline:
         """Takes copies and fills of memory, shape (n,)."""
         self._copies.add(start_ns, end_ns, np.zeros(len(start_ns), dtype=np.int64))
 
-    def advance(self, now_ns: int) -> tuple[Activity | None, Gaps]:
-        """What ran since the last call up to HOLD_NS ago, and the gaps before those launches.
+    def advance(self, now_ns: int, hold_ns: int = HOLD_NS) -> tuple[Activity | None, Gaps]:
+        """What ran since the last call up to `hold_ns` ago, and the gaps before those launches.
 
         The first call only finds out where to begin, and gives no activity.
         """
-        cut, begin = now_ns - HOLD_NS, self._cut
-        if begin is not None and cut <= begin:  # the wall clock was set back
+        cut, begin = now_ns - hold_ns, self._cut
+        if (
+            begin is not None and cut <= begin
+        ):  # the wall clock was set back, or records come later now
             cut = begin
         self._cut = cut
         start, end, rows = self._kernels.take(cut)

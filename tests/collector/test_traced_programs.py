@@ -180,6 +180,19 @@ def test_kernels_of_an_attached_program(program: Start, watch: Watch) -> None:
     assert state.records >= launches[[axpy, gemm, copy]].sum()
 
 
+def test_records_that_come_late_are_waited_for(program: Start, watch: Watch) -> None:
+    train = program(buffer_s=2.5)
+    watched = watch(f"--attach={train.pid}")
+    snapshot = watched.until(lambda s: UUID in s.activity and s.activity[UUID].busy > 0.7)
+    for _ in range(4):  # all of it is there from then on
+        later = snapshot.activity[UUID].end_unix_ns
+        snapshot = watched.until(
+            lambda s: UUID in s.activity and s.activity[UUID].end_unix_ns > later  # noqa: B023
+        )
+        assert snapshot.activity[UUID].busy == pytest.approx(0.8, abs=0.05)
+        assert snapshot.activity[UUID].late == 0
+
+
 @pytest.mark.slow
 def test_activity_of_the_device(program: Start, watch: Watch) -> None:
     # A round is 100 + 300 + 100 + 500 µs, of which a copy of 200 has 50 before the first kernel.

@@ -17,7 +17,6 @@ from roofmon.model.device import DeviceDescription
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.session import Notice
 from roofmon.stream.messages import Describe, NoticeMessage
-from roofmon.tracing.activity import HOLD_NS
 
 pytestmark = pytest.mark.slow
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -77,7 +76,7 @@ def begin(running):
     ran = running.launches
     assert running.counters.rung().state == "waiting"
     running.counters.launched(UUID, ran.kernel, ran.start_ns, ran.end_ns)
-    running.counters.advance(int(ran.start_ns.min()) + HOLD_NS, {UUID: [1]})
+    running.counters.advance(int(ran.start_ns.min()), {UUID: [1]})
     running.until_state("active")
 
 
@@ -86,7 +85,7 @@ def test_live_results_become_the_work_of_rows(running):
     ran, counters = running.launches, running.counters
     counters.launched(UUID, ran.kernel, ran.start_ns, ran.end_ns)
     counters.launched("cpu", ran.kernel, ran.start_ns, ran.end_ns)  # which has no counters
-    counters.advance(int(ran.end_ns.max()) + 10 * MS + HOLD_NS, {UUID: [1]})
+    counters.advance(int(ran.end_ns.max()) + 10 * MS, {UUID: [1]})
     running.until(lambda: counters.explained)
     assert counters.explained[UUID] == pytest.approx(1.0, abs=0.01)
     columns = {
@@ -129,7 +128,7 @@ def test_live_a_worker_that_hangs_never_blocks_the_collector_and_is_replaced(run
     begun, cpu = time.monotonic(), time.process_time()
     for number in range(4):  # 80 MB, of which only a part waits for it
         counters.launched(UUID, many, start, start + 5)
-        counters.advance(int(start[-1]) + (number + 1) * MS + HOLD_NS, {UUID: [1]})
+        counters.advance(int(start[-1]) + (number + 1) * MS, {UUID: [1]})
     assert time.process_time() - cpu < 5
     running.until_state("unavailable")
     assert time.monotonic() - begun > 9  # it had its time

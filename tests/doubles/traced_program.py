@@ -6,8 +6,9 @@ While a monitor is connected it plays what a GPU would have done since it connec
 the other, as [name, µs, µs idle before it, stream (7), graph (0), grid (64,1,1), block (128,1,1), registers
 (32), shared (0)], and `copies` beside them, as [kind, µs, µs before it, bytes]. `state` is what it says it
 is once it has started, with a `reason`, `namespace` the PID namespace that it says it is in, `unseen_ms`
-how long CUDA ran before it was traced. With `regions` it also has a region around 20 ms at a time, which
-it declares to wait for the GPU. It prints what it notices: `listening`, `attached`, `detached`.
+how long CUDA ran before it was traced. Records come `buffer_s` at a time, as CUPTI's buffers fill. With
+`regions` it also has a region around 20 ms at a time, which it declares to wait for the GPU. It prints
+what it notices: `listening`, `attached`, `detached`.
 """
 
 import json
@@ -170,8 +171,10 @@ def main() -> None:
                 time.sleep(0.02)
         if monitor is None:
             continue
-        if options.get("state", "tracing") == "tracing":
-            waiting += work.since(time.time_ns())[0]
+        now = time.time_ns()
+        filled = now - work.done_ns >= 1e9 * options.get("buffer_s", 0.0)
+        if options.get("state", "tracing") == "tracing" and filled:
+            waiting += work.since(now)[0]
         try:
             while waiting:
                 waiting = waiting[monitor.send(waiting) :]

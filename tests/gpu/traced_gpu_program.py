@@ -102,6 +102,16 @@ class TracedLoops:
         assert found["good"], (command, found)
         return found
 
+    def held_bytes(self) -> int:
+        """GPU memory that it holds, or all that is used where the driver does not list it."""
+        query = ["nvidia-smi", "--format=csv,noheader,nounits"]
+        apps = [*query, "--query-compute-apps=pid,used_memory"]
+        for line in _output(apps):
+            pid, _, mib = line.partition(",")
+            if pid.strip() == str(self.process.pid) and mib.strip().isdigit():
+                return int(mib) << 20
+        return sum(int(mib) << 20 for mib in _output([*query, "--query-gpu=memory.used"]))
+
     def endpoint(self, seconds: float = 10.0) -> Endpoint:
         deadline = time.monotonic() + seconds
         while True:
@@ -136,14 +146,20 @@ class TracedLoops:
         self.errors.close()
 
 
+def _output(command: list[str]) -> list[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    return done.stdout.splitlines()
+
+
 class CountingMonitor:
-    """Reads in a thread of its own, and keeps counts; `keep` keeps the records too."""
+    """Reads in a thread of its own, and keeps counts; `keep` keeps the records too. `longest_wait_ns` is
+    from the end of a kernel to the arrival of its record."""
 
     def __init__(self, endpoint: Endpoint, keep: bool = True) -> None:
         self.connection = TraceConnection(endpoint)
         self.keep = keep
         self.kernels = self.transfers = self.drops = 0
-        self.graph_kernels = 0
+        self.graph_kernels = self.longest_wait_ns = 0
         self.batches: list[np.ndarray] = []
         self.transfer_batches: list[np.ndarray] = []
         self.names: dict[int, str] = {}
@@ -160,6 +176,8 @@ class CountingMonitor:
                 match event:
                     case Kernels(records):
                         self.kernels += len(records)
+                        waited = time.time_ns() - int(records["end_ns"].min())
+                        self.longest_wait_ns = max(self.longest_wait_ns, waited)
                         self.graph_kernels += int((records["graph"] != 0).sum())
                         if self.keep:
                             self.batches.append(records)

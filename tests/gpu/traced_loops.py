@@ -7,8 +7,8 @@
 
 Pieces of work: eager, before (a CUDA graph captured at the start), after (one captured then), threads
 (8), streams (4), tiny (a graph of 100 kernels of 1 µs), gemm, add, softmax, gemm8192, copies, long (one
-kernel of six seconds). The JSON: kernels, seconds, event_us (of CUDA events, a kernel), good, free_bytes
-(of GPU memory).
+kernel of six seconds). With unwaited- before it, work that runs for a time never waits for the GPU. The
+JSON: kernels, seconds, event_us (of CUDA events, a kernel), good.
 """
 
 import faulthandler
@@ -25,6 +25,7 @@ faulthandler.enable()  # a crash, and the SIGABRT that ends one that hangs, say 
 torch.manual_seed(0)
 
 GRAPH = 100
+UNWAITED = "unwaited-"
 THREADS, STREAMS = 8, 4
 
 
@@ -125,6 +126,8 @@ running: list[object] = []
 
 
 def measure(name: str, amount: float, by_time: bool) -> dict[str, object]:
+    waits = not name.startswith(UNWAITED)
+    name = name.removeprefix(UNWAITED)
     if name == "after":
         works.pop(name, None)
     if name not in works:
@@ -140,7 +143,8 @@ def measure(name: str, amount: float, by_time: bool) -> dict[str, object]:
         while time.perf_counter() - began < amount:
             work.repeat(200 if work.batch < GRAPH else 20)
             count += 200 if work.batch < GRAPH else 20
-            torch.cuda.synchronize()
+            if waits:
+                torch.cuda.synchronize()
     else:
         count = int(amount)
         work.repeat(count)
@@ -158,7 +162,6 @@ def measure(name: str, amount: float, by_time: bool) -> dict[str, object]:
         "seconds": seconds,
         "event_us": events[0].elapsed_time(events[1]) * 1e3 / max(count * work.batch, 1),
         "good": good,
-        "free_bytes": torch.cuda.mem_get_info()[0],
     }
 
 

@@ -1,12 +1,13 @@
 """How CUPTI behaves under other settings of the injected library: what decides them.
 
-    python tests/gpu/tune_trace.py [times] [left]
+    python tests/gpu/tune_trace.py [times] [left] [late]
 
 times: graph records until CUPTI has no device buffers left and their times go bad. A similar library had
 nothing but bad times once its buffers had been filled once; with four buffers of 1 MiB that would be seen
 after 160,000 records. left: what a launch costs dormant, attached and after the detach, by
-what was switched on (half a minute). Each variant is the library's source with some text replaced. Needs a
-GPU and torch.
+what was switched on (half a minute). late: how long records take to arrive from a program that never waits
+for the GPU, with few launches and with many (half a minute). Each variant is the library's source with some
+text replaced. Needs a GPU and torch.
 """
 
 import argparse
@@ -32,6 +33,15 @@ FUNCTIONS = "    X(ActivityFlushAll, (uint32_t))"
 
 def buffers(count: int) -> Change:
     return ("cupti.c", "DEVICE_BUFFERS = 32;", f"DEVICE_BUFFERS = {count};")
+
+
+def sized(bits: int, count: int) -> Change:
+    """Device buffers of 2^bits bytes."""
+    return (
+        "cupti.c",
+        "DEVICE_BUFFER_BYTES = 1 << 20, DEVICE_BUFFERS = 32;",
+        f"DEVICE_BUFFER_BYTES = 1 << {bits}, DEVICE_BUFFERS = {count};",
+    )
 
 
 def kinds(*names: str) -> Change:
@@ -77,6 +87,16 @@ TIMES: dict[str, tuple[Change, ...]] = {
     ),
     "250 buffers": (buffers(250),),
 }
+LATE: dict[str, tuple[Change, ...]] = {
+    "as it is: 1 MiB": (),
+    "256 KiB, 128 of them": (sized(18, 128),),
+    "64 KiB, 512 of them": (sized(16, 512),),
+    "host buffers of 16 KiB": (
+        ("records.c", "BUFFER_BYTES = 128 << 10,", "BUFFER_BYTES = 16 << 10,"),
+    ),
+    "worker flushes": PERIOD,
+    "forced each second": (every(25, FORCED),),
+}
 LEFT: dict[str, tuple[Change, ...]] = {
     "as it is": (),
     "kernels only": (kinds(KERNEL),),
@@ -87,6 +107,7 @@ LEFT: dict[str, tuple[Change, ...]] = {
 REPLAYS = 4000  # of 100 kernels
 ROUNDS = 3
 LEFT_ROUNDS, LEFT_S = 5, 0.08
+LATE_S = 2
 
 
 def compile_variant(folder: Path, changes: tuple[Change, ...]) -> Path:
@@ -109,7 +130,8 @@ def tell_times(library: Path) -> str:
     try:
         program.run("tiny 100")
         monitor = program.attach()
-        free = program.run("tiny 1")["free_bytes"]
+        program.run("tiny 1")
+        held = program.held_bytes()
         told = []
         for _ in range(ROUNDS):
             monitor.settle()
@@ -117,14 +139,14 @@ def tell_times(library: Path) -> str:
             wanted = program.run(f"tiny {REPLAYS}")["kernels"]
             monitor.settle()
             told.append(f"{(monitor.graph_kernels - before) / wanted:8.2%}")
-        left = program.run("tiny 1")["free_bytes"]
+        grown = (program.held_bytes() - held) / 2**20
         monitor.detach()
         time.sleep(0.1)
         monitor = program.attach()
         wanted = program.run("tiny 500")["kernels"]
         monitor.settle()
         again = f"{monitor.graph_kernels / wanted:.2%}"
-        return f"{' '.join(told)}  attached anew {again:>8}  GPU memory {(free - left) / 2**20:+.0f} MiB"
+        return f"{' '.join(told)}  attached anew {again:>8}  GPU memory {grown:+.0f} MiB"
     finally:
         program.close()
 
@@ -195,13 +217,55 @@ def run_left(folder: Path) -> None:
         print(f"  {label:28}{told}", flush=True)
 
 
+def run_late(folder: Path) -> None:
+    """All programs are started at once, and run one after the other."""
+    libraries = {
+        label: compile_variant(folder / f"late{number}", changes)
+        for number, (label, changes) in enumerate(LATE.items())
+    }
+    started = start_together(**{label: {"library": path} for label, path in libraries.items()})
+    print(f"late: longest time from a kernel's end to its record, by loop; {LATE_S} s each")
+    try:
+        for label, program in started.items():
+            try:
+                told = program if isinstance(program, str) else tell_late(program)
+            except AssertionError as error:
+                told = f"failed: {str(error)[-600:]}"
+            print(f"  {label:28}{told}", flush=True)
+    finally:
+        for program in started.values():
+            if isinstance(program, TracedLoops):
+                program.close()
+
+
+def tell_late(program: TracedLoops) -> str:
+    told = []
+    for loop in ("gemm8192", "eager"):
+        program.run(f"{loop} 10")
+        monitor = program.attach()
+        time.sleep(0.2)
+        before = monitor.kernels + monitor.drops
+        monitor.longest_wait_ns = 0
+        wanted = program.run(f"unwaited-{loop} {LATE_S} s")["kernels"]
+        monitor.settle()
+        seen = monitor.kernels + monitor.drops - before
+        told.append(
+            f"{loop} {monitor.longest_wait_ns / 1e9:6.2f} s ({seen / wanted:.0%} of "
+            f"{wanted / LATE_S:,.0f}/s, {monitor.drops} drops)"
+        )
+        monitor.detach()
+    return "   ".join(told)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("parts", nargs="*", default=["times", "left"])
+    parser.add_argument("parts", nargs="*", default=["times", "left", "late"])
     parts = parser.parse_args().parts
     with tempfile.TemporaryDirectory() as folder:
         if "left" in parts:
             run_left(Path(folder))
+        if "late" in parts:
+            run_late(Path(folder))
         if "times" in parts:
             run_times(Path(folder))
 

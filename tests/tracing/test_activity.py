@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofmon.tracing.activity import HOLD_NS, Timeline
+from roofmon.tracing.activity import HOLD_NS, Arrivals, Timeline
 
 BEGIN = 1_800_000_000_000_000_000
 US = 1_000
@@ -97,6 +97,18 @@ def test_what_comes_too_late_is_counted_and_has_no_gap():
     found, gaps = device.advance(BEGIN + 2000 + HOLD_NS)
     assert (found.late, found.launches, found.busy_ns) == (1, 2, 100)
     assert np.isnan(gaps.gap_ns).tolist() == [True, False]
+
+
+def test_records_are_waited_for_as_long_as_they_took_lately():
+    arrivals = Arrivals()
+    assert arrivals.hold_ns(BEGIN) == HOLD_NS
+    arrivals.take(np.array([BEGIN - 4 * 10**9, BEGIN]), BEGIN)
+    assert arrivals.hold_ns(BEGIN) == 5 * 10**9
+    arrivals.take(np.array([BEGIN + 10**9]), BEGIN + 10**9)  # one that came at once changes little
+    assert 4.5e9 < arrivals.hold_ns(BEGIN + 10**9) < 5e9
+    assert arrivals.hold_ns(BEGIN + 60 * 10**9) == HOLD_NS
+    arrivals.take(np.array([BEGIN - 3600 * 10**9]), BEGIN + 61 * 10**9)  # for ever is too long
+    assert arrivals.hold_ns(BEGIN + 61 * 10**9) == 10 * 10**9
 
 
 def test_streams_of_several_programs_are_told_apart():

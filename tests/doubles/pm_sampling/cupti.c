@@ -20,6 +20,7 @@ enum {
 	INVALID_METRIC_NAME = 17,
 	HARDWARE_BUSY = 26,
 	NOT_SUPPORTED = 27,
+	UNKNOWN = 999,
 };
 enum { LATE = 13, MOST_METRICS = 16, MOST_KERNELS = 16, NAME = 96 };
 
@@ -42,6 +43,7 @@ static struct {
 	int enabled, configured, running, lock;
 	struct names metrics;
 	const void *config;
+	size_t image_size;
 	uint64_t interval, next; /* the start of the first sample that was not read */
 	int fresh;
 	int reads;
@@ -378,7 +380,7 @@ struct data_size {
 API int cuptiPmSamplingGetCounterDataSize(struct data_size *p)
 {
 	CHECK("cuptiPmSamplingGetCounterDataSize", 56);
-	p->size = sizeof(struct image) + p->samples * sizeof(struct sample);
+	p->size = device.image_size = sizeof(struct image) + p->samples * sizeof(struct sample);
 	return 0;
 }
 
@@ -392,6 +394,8 @@ struct image_initialize {
 API int cuptiPmSamplingCounterDataImageInitialize(struct image_initialize *p)
 {
 	CHECK("cuptiPmSamplingCounterDataImageInitialize", 40);
+	if (p->size != device.image_size)
+		return UNKNOWN; /* as the real one does with an image of a size before the last */
 	p->image->room = (p->size - sizeof(struct image)) / sizeof(struct sample);
 	p->image->populated = p->image->completed = 0;
 	return 0;
