@@ -34,6 +34,13 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
+class Inapplicable(msgspec.Struct, frozen=True, tag="inapplicable"):
+    """A probe has nothing to measure with here, and that is no failure."""
+
+    probe: str
+    reason: str
+
+
 class Disturbed(msgspec.Struct, frozen=True, tag="disturbed"):
     """Before the first probe, somebody else is at work already: who, as a sentence."""
 
@@ -54,4 +61,4 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     exit_code: int
 
 
-BenchMessage = Phase | Begun | Measured | Failed | Disturbed | Said | Refused
+BenchMessage = Phase | Begun | Measured | Failed | Inapplicable | Disturbed | Said | Refused

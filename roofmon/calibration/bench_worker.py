@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from roofmon.model.session import Notice
 from roofmon.resources import log_path
 from roofmon.stream.framing import frame
 from roofmon.stream.writer import private_output
+
+if TYPE_CHECKING:
+    from roofmon.calibration.gpu_meter import CounterMeter
 
 Say = Callable[[BenchMessage], None]
 
@@ -76,7 +80,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measure(device: str, mode: Mode, scale: float, probes: list[Probe], say: Say) -> bool:
-    bench, load = _open_cpu(mode, scale, say) if device == "cpu" else _open_gpu(device, mode, say)
+    if device == "cpu":
+        bench, load = _open_cpu(mode, scale, say)
+    else:
+        bench, load = _open_gpu(device, mode, probes, say)
     return measure_all(bench, load, probes, say)
 
 
@@ -95,7 +102,8 @@ def _open_cpu(mode: Mode, scale: float, say: Say) -> tuple[Bench, Load]:
     return bench, load
 
 
-def _open_gpu(device: str, mode: Mode, say: Say) -> tuple[Bench, Load]:
+def _open_gpu(device: str, mode: Mode, probes: list[Probe], say: Say) -> tuple[Bench, Load]:
+    meter = _open_meter(device, probes)  # it has time to load its libraries until its turn
     from roofmon.calibration.gpu_load import GpuLoad, HeldClocks
     from roofmon.telemetry.nvidia.calibration_readings import CalibrationReadings
 
@@ -111,11 +119,20 @@ def _open_gpu(device: str, mode: Mode, say: Say) -> tuple[Bench, Load]:
 
     gpu = Gpu(device, notify, phase)
     load.look()
-    bench = GpuBench(gpu, mode, clocks, readings.limits().ceilings)
+    bench = GpuBench(gpu, mode, clocks, readings.limits().ceilings, meter)
     bench.warm_up()
     phase("warm-up")
     load.begin()
     return bench, load
+
+
+def _open_meter(device: str, probes: list[Probe]) -> "CounterMeter | None":
+    counters = [probe.counter for probe in probes if probe.counter]
+    if not counters:
+        return None
+    from roofmon.calibration.gpu_meter import CounterMeter
+
+    return CounterMeter(device, counters[0])
 
 
 if __name__ == "__main__":

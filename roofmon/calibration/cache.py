@@ -25,6 +25,7 @@ _LIBRARIES = (
     ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
     ("nvidia-cublas", "nvidia-cublas-cu12"),
     ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+    ("cupti-python",),
 )
 
 _LIMIT = 2**20
@@ -57,7 +58,8 @@ def gpu_conditions(device: Conditions, probes: Iterable[Probe], mode: Mode) -> C
 
 
 def library_versions() -> str:
-    """The versions of what GPU probes run on: CuPy and, where it came from PyPI, cuBLAS and NVRTC.
+    """The versions of what GPU probes run on: CuPy and, where they came from PyPI, cuBLAS and NVRTC; and
+    cupti-python, without which no counter is sampled.
 
     Those of a CUDA toolkit are not told without loading them, which takes longer than reading a cache.
     """

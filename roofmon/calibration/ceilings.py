@@ -35,6 +35,7 @@ def to_ceiling(
         probe=probe.name,
         level=probe.level,
         pipe=probe.pipe,
+        counts=probe.counts,
         clock_hz=timing.clock_hz,
         flags=flags if timing.converged else (*flags, "not-converged"),
         time_unix_s=time.time(),
@@ -51,10 +52,11 @@ def widened(ceiling: Ceiling) -> Ceiling:
 
 def bound_of(ceiling: Ceiling, bounds: Iterable[Ceiling]) -> Ceiling | None:
     """The physical bound of what a ceiling measures, at the highest clock; None where none is known."""
-    for bound in bounds:
-        if (bound.kind, bound.level, bound.pipe) == (ceiling.kind, ceiling.level, ceiling.pipe):
-            return bound
-    return None
+
+    def place(c: Ceiling) -> tuple[object, ...]:
+        return c.kind, c.level, c.pipe, c.counts
+
+    return next((bound for bound in bounds if place(bound) == place(ceiling)), None)
 
 
 def share_of_bound(ceiling: Ceiling, bounds: Iterable[Ceiling]) -> float | None:

@@ -8,6 +8,7 @@ from roofmon.calibration.bench_messages import (
     BenchMessage,
     Disturbed,
     Failed,
+    Inapplicable,
     Measured,
     Phase,
     Said,
@@ -46,6 +47,7 @@ class Gathered:
         self._shown = NO_ROOFS
         self._measured: dict[str, Ceiling] = {}
         self._failures: dict[str, str] = {}
+        self._not_applicable: dict[str, str] = {}
         self._phases: dict[str, float] = {}
         self.begun: set[str] = set()
         """Names of the probes that had their turn."""
@@ -64,6 +66,8 @@ class Gathered:
             case Failed(probe, reason) if probe not in self._measured:
                 self._failures[probe] = reason
                 self._warn(f"probe {probe}: {reason}")
+            case Inapplicable(probe, reason) if probe not in self._measured:
+                self._not_applicable[probe] = reason
             case Disturbed(who):
                 self.disturbed = True
                 self._warn(f"roofs will come out low: {who}", "stop it and recalibrate")
@@ -85,7 +89,7 @@ class Gathered:
             roofline=roofline,
             measurements=tuple(measured),
             failures=self._failures,
-            not_applicable=not_applicable,
+            not_applicable={**not_applicable, **self._not_applicable},
             bounds=tuple(bounds),
             phases=self._phases,
             time_unix_s=time.time(),

@@ -15,12 +15,14 @@ from roofmon.calibration.ceilings import judged, to_ceiling, widened
 from roofmon.calibration.gpu_device import Gpu
 from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
 from roofmon.calibration.gpu_load import HeldClocks
+from roofmon.calibration.gpu_meter import Meter, time_of_counted_byte
 from roofmon.calibration.gpu_results import check_sink, check_stream
 from roofmon.calibration.gpu_timer import EventTimer
 from roofmon.calibration.gpu_transfer import Transfer
 from roofmon.calibration.probe import Mode, Probe
+from roofmon.calibration.run import NotApplicableError
 from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
-from roofmon.model.roofline import Ceiling
+from roofmon.model.roofline import REQUESTED, Ceiling
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,22 @@ class GpuBench:
 
     Args:
         bounds: the physical ceilings of this device.
+        meter: samples the counter of the probe that has one.
     """
 
     def __init__(
-        self, gpu: Gpu, mode: Mode, clocks: HeldClocks, bounds: tuple[Ceiling, ...]
+        self,
+        gpu: Gpu,
+        mode: Mode,
+        clocks: HeldClocks,
+        bounds: tuple[Ceiling, ...],
+        meter: Meter | None = None,
     ) -> None:
         self._gpu = gpu
         self._caps = CAPS[mode]
         self._clocks = clocks
         self._bounds = bounds
+        self._meter = meter
         self._stream: Any = None  # one allocation that every stream probe divides
         self._stream_bytes = 0
         self._sink = gpu.allocate(_SINK_BYTES)
@@ -94,7 +103,8 @@ class GpuBench:
         return self._gpu.broken()
 
     def measure(self, probe: Probe) -> Ceiling:
-        """Run one probe. Raises RoofmonError, ArithmeticError or CuPy's error where it gives no result."""
+        """Run one probe. Raises NotApplicableError where the counters it needs cannot be had; RoofmonError,
+        ArithmeticError or CuPy's error where it gives no result."""
         self._clocks.reset()
         self._gpu.runtime.memset(self._sink.ptr, 0, _SINK_BYTES)
         if probe.operation != "stream":
@@ -156,9 +166,22 @@ class GpuBench:
 
         most = 2**30 // max(1, elements // 1024)  # a kernel may count rows of all passes in 32 bits
         passes = self._iterations(launcher, max(1, most))
-        timing = self._time(probe, launcher(passes))
+        amount = float(probe.bytes_per_element or 0) * elements * passes
+        if probe.counts == REQUESTED:
+            timing = self._time(probe, launcher(passes))
+        else:
+            timing, amount = self._time_counted(launcher(passes), amount), 1.0
         check_sink(self._gpu, self._sink.ptr, _SINK_BYTES)
-        return to_ceiling(probe, float(probe.bytes_per_element or 0) * elements * passes, timing)
+        return to_ceiling(probe, amount, timing)
+
+    def _time_counted(self, launch: Callable[[], None], requested: float) -> Timing:
+        """Of one byte that the counter counts while a kernel runs which asks for `requested`."""
+        if self._meter is None:
+            raise NotApplicableError("there is nothing that could sample its counter")
+        timer = self._timer(launch)
+        timing = time_of_counted_byte(self._meter, timer.measure, requested, self._clocks.read)
+        self._gpu.wait()
+        return timing
 
     def _measure_loop(self, probe: Probe) -> Ceiling:
         function = self._gpu.function(probe)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from roofmon.calibration.probe import Probe
-from roofmon.model.roofline import level_label, pipe_label
+from roofmon.model.roofline import bandwidth_label, pipe_label
 
 
 def probe_rows(probes: Iterable[Probe]) -> list[dict[str, object]]:
@@ -25,13 +25,17 @@ def probe_rows(probes: Iterable[Probe]) -> list[dict[str, object]]:
 
 
 def roof_name(probe: Probe) -> str:
-    """The roof that the probe measures: `DRAM`, `fp32`."""
-    return pipe_label(probe.pipe) if probe.pipe else level_label(probe.level or "")
+    """The roof that the probe measures: `DRAM`, `L2 sampled`, `fp32`."""
+    if probe.pipe:
+        return pipe_label(probe.pipe)
+    return bandwidth_label(probe.level or "", probe.counts)
 
 
 def work_per_element(probe: Probe) -> str:
     """What one unit of work counts as: `24 byte/element`, `2*m*n*k FLOP`, `2*8 FLOP/iteration`."""
     each = "/iteration of a thread" if probe.operation == "loop" else ""
+    if probe.counter:
+        return f"bytes of {probe.counter}"
     if probe.kind == "bandwidth":
         return f"{probe.bytes_per_element} byte{each or '/element'}"
     operation = probe.pipe.operation if probe.pipe else "FLOP"

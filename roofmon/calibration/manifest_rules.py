@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from roofmon.calibration.probe import Manifest, Probe
+from roofmon.model.roofline import REQUESTED
 from roofmon.units import clean
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
@@ -21,6 +22,9 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
     "cuda": ("dram", "l2", "l1"),
     "transfer": ("pcie_h2d", "pcie_d2h", "nvlink"),
 }
+COUNTERS: Mapping[str, str] = {"l2": "lts__t_bytes"}
+"""Level → the counter that its traffic is sampled by, where that does not count requested bytes."""
+
 CUBLAS_PRECISIONS = ("fp64", "tf32", "fp16", "bf16")
 VALUE_BYTES: Mapping[str, int] = {"fp64": 8, "fp32": 4, "fp16": 2}
 """Numbers that an array of a CUDA kernel can be filled with."""
@@ -31,7 +35,7 @@ _MEANINGFUL: Mapping[tuple[str, str], set[str]] = {
     ("numpy", "gemm"): {"flops", "sizes", "precision"},
     ("cuda", "stream"): _LAUNCH
     | {"level", "bytes_per_element", "precision", "arrays", "elements_per_thread"},
-    ("cuda", "reread"): _LAUNCH | {"level", "bytes_per_element", "precision"},
+    ("cuda", "reread"): _LAUNCH | {"level", "bytes_per_element", "precision", "counts"},
     ("cuda", "loop"): _LAUNCH | {"level", "bytes_per_element", "flops", "precision", "unit"},
     ("cublas", "gemm"): {"flops", "shapes", "precision", "unit"},
 }
@@ -88,6 +92,10 @@ def _gpu(probe: Probe) -> Iterator[tuple[str, str]]:
         yield from _bytes(probe, 65536)
         yield from _meaningless(probe, ["unit"])
     yield from _launch(probe)
+    counter = COUNTERS.get(probe.level or "")
+    if probe.counts not in (REQUESTED, counter):
+        known = f"{REQUESTED} or {counter}" if counter else REQUESTED
+        yield "counts", f"must be {known} for the level {probe.level!r}"
     if probe.operation != "loop":
         size = VALUE_BYTES.get(probe.precision)
         if size is None or (probe.element_bytes or 0) % size:

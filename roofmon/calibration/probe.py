@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from roofmon.model.roofline import LevelName, Pipe
+from roofmon.model.roofline import REQUESTED, LevelName, Pipe
 
 Kind: TypeAlias = Literal["bandwidth", "compute"]
 DeviceKind: TypeAlias = Literal["cpu", "cuda"]
@@ -45,6 +45,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     unit: Literal["vector", "tensor"] = "vector"
     level: LevelName | None = None
     bytes_per_element: int | None = None
+    counts: str = REQUESTED
+    """What the bytes of the roof count: those that the code asks for, or the hardware counter of this name,
+    which is sampled while the kernel runs."""
     flops: str | None = None
     sizes: tuple[int, ...] = ()
     shapes: tuple[tuple[int, int, int], ...] = ()
@@ -88,6 +91,11 @@ class Probe(Manifest, frozen=True, kw_only=True, omit_defaults=True):
     def pipe(self) -> Pipe | None:
         """The pipe of a compute probe."""
         return Pipe(self.unit, self.precision) if self.kind == "compute" else None
+
+    @property
+    def counter(self) -> str | None:
+        """What is sampled while the probe runs, as CUPTI names it; None where nothing is."""
+        return None if self.counts == REQUESTED else f"{self.counts}.sum"
 
     def flop_count(self, m: int = 1, n: int = 1, k: int = 1) -> float:
         """FLOPs of one product of m × k and k × n, or of one iteration of a thread of a loop."""

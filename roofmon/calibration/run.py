@@ -10,6 +10,7 @@ from roofmon.calibration.bench_messages import (
     BenchMessage,
     Disturbed,
     Failed,
+    Inapplicable,
     Measured,
     Phase,
     Said,
@@ -22,11 +23,15 @@ from roofmon.model.session import Notice
 from roofmon.units import clean
 
 
+class NotApplicableError(RoofmonError):
+    """A probe cannot be run here now, for a reason that spoils nothing else."""
+
+
 class Bench(Protocol):
     """What measures a probe: `CpuBench`, `GpuBench`."""
 
     def measure(self, probe: Probe) -> Ceiling:
-        """The ceiling; whatever goes wrong is raised."""
+        """The ceiling; whatever goes wrong is raised, NotApplicableError where nothing did."""
 
     def broken(self) -> bool:
         """Whether a fault has left this process unfit to measure anything else."""
@@ -96,6 +101,9 @@ class _Run:
             ceiling = self._bench.measure(probe)
             if self._load.contended():
                 ceiling = flagged(ceiling, "contended")
+        except NotApplicableError as error:
+            self._say(Inapplicable(probe.name, clean(error.what)))
+            return None
         except Exception as error:  # whatever a probe does, the others still count
             if not isinstance(error, RoofmonError):
                 traceback.print_exc()

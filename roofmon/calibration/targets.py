@@ -1,5 +1,6 @@
 """What is to be calibrated: a device, which probes say something about it, and under which conditions."""
 
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -112,6 +113,9 @@ def _gpu_target(uuid: str, probes: Sequence[Probe]) -> Target:
         and probe.pipe.unit == "tensor"
         and probe.pipe not in WIDTHS[capability]
     }
+    if importlib.util.find_spec("cupti") is None:
+        why = "cupti-python is not installed: pip install 'roofmon[counters]'"
+        not_applicable |= {probe.name: why for probe in own if probe.counter}
     return Target(
         uuid=uuid,
         probes=own,

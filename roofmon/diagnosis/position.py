@@ -5,7 +5,7 @@ import numpy as np
 from roofmon.diagnosis.finding import Case, Finding
 from roofmon.diagnosis.roofs import hard_limit, why_passed
 from roofmon.model.position import KernelClass
-from roofmon.model.roofline import Ceiling, Pipe, level_label, pipe_label
+from roofmon.model.roofline import Ceiling, Pipe, bandwidth_label, pipe_label
 from roofmon.model.table import Column
 from roofmon.units import duration, mebibytes, percent, si, significant
 from roofmon.view.cells import AT_ROOF
@@ -16,6 +16,7 @@ from roofmon.view.facts import (
     main_pipe,
     missing_work,
     of_roof,
+    roofless_levels,
     unknown_time,
 )
 
@@ -50,6 +51,8 @@ def _why_unknown(case: Case) -> str:
         return f"its time is not known: {reason}"
     if missing := missing_work(case.table, case.row):
         return f"its {' and '.join(missing)} are not known"
+    if roofless := roofless_levels(case.roofline, case.table, case.row):
+        return "; ".join(roofless.values())
     return "no roof is measured for the pipe or the memory level it uses"
 
 
@@ -57,15 +60,23 @@ def _side_of_ridge(case: Case) -> str:
     """The kernel's intensity against the ridge, or the roofs it stays away from."""
     level = case.positions.main_level(case.row)
     pipe = main_pipe(case.table, case.row)
-    ridge = case.roofline.ridge(level, pipe) if level and pipe else None
+    ridge = _ridge(case, level, pipe)
     intensity = float(case.positions.levels[level].intensity[case.row]) if level else np.nan
     if ridge is None or pipe is None or level is None or not np.isfinite(intensity):
         roof = case.roof
         return f"{percent(case.fraction)} of the {called(roof)}" if roof else ""
+    memory = bandwidth_label(level, case.table.bytes[level].counts_of(case.row))
     return (
-        f"{significant(intensity)} FLOP/byte; ridge {level_label(level)}, {pipe_label(pipe)} at "
+        f"{significant(intensity)} FLOP/byte; ridge {memory}, {pipe_label(pipe)} at "
         f"{significant(ridge)}"
     )
+
+
+def _ridge(case: Case, level: str | None, pipe: Pipe | None) -> float | None:
+    """Of a pipe and of the roof that counts what the kernel's bytes at a level count."""
+    if level is None or pipe is None:
+        return None
+    return case.roofline.ridge(level, pipe, case.table.bytes[level].counts_of(case.row))
 
 
 def distance(case: Case) -> Finding | None:
@@ -158,7 +169,7 @@ def low_intensity(case: Case) -> Finding | None:
     if case.kernel_class is not KernelClass.MEMORY:
         return None
     level, pipe = case.positions.main_level(case.row), main_pipe(case.table, case.row)
-    ridge = case.roofline.ridge(level, pipe) if level and pipe else None
+    ridge = _ridge(case, level, pipe)
     if level is None or pipe is None or ridge is None:
         return None
     intensity = float(case.positions.levels[level].intensity[case.row])
@@ -219,7 +230,8 @@ def latency(case: Case) -> Finding | None:
     near = [
         f"{percent(float(p.achieved[case.row]) / roof.value)} of {roof.name}"
         for level, p in case.positions.levels.items()
-        if (roof := case.roofline.bandwidth(level)) and np.isfinite(p.achieved[case.row])
+        if np.isfinite(p.achieved[case.row])
+        and (roof := case.roofline.bandwidth(level, case.table.bytes[level].counts_of(case.row)))
     ]
     if (pipe := main_pipe(case.table, case.row)) and (peak := case.roofline.compute(pipe)):
         near.append(f"{percent(float(case.positions.flops[case.row]) / peak.value)} of {peak.name}")

@@ -101,7 +101,8 @@ def hard_limit(device: Device, roof: Ceiling) -> float | None:
         (
             c
             for c in device.roofline.ceilings
-            if c.regime == "bound" and (c.level, c.pipe) == (roof.level, roof.pipe)
+            if c.regime == "bound"
+            and (c.level, c.pipe, c.counts) == (roof.level, roof.pipe, roof.counts)
         ),
         None,
     )

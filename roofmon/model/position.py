@@ -34,8 +34,9 @@ class LevelPosition:
     """Positions against one memory level, arrays of shape (n,), NaN where unknown.
 
     `intensity` FLOP/byte, `achieved` byte/s, `attainable` FLOP/s at that intensity, `percent` the
-    fraction of what is attainable there (of the bandwidth alone where FLOPs are not known). `level` is
-    "" where it differs between kernels.
+    fraction of what is attainable there (of the bandwidth alone where FLOPs are not known). Without a roof
+    that counts what the kernel's bytes count there is no `percent`. `level` is "" where it differs between
+    kernels.
     """
 
     level: str
@@ -246,6 +247,7 @@ def _level_position(
     attainable = np.fmin(memory_limit, compute_limit)
     # Without FLOPs, or with none (a copy has no FLOP/s to compare), bandwidth alone places the kernel.
     percent = np.where(flops > 0, flops / seconds / attainable, achieved / bandwidth)
+    percent[np.isnan(bandwidth)] = np.nan
     return LevelPosition(level, intensity, achieved, attainable, percent)
 
 

@@ -88,10 +88,10 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What the roof is called on screen: `DRAM`, `L2`, `bf16`, `fp32 vector`."""
+        """What the roof is called on screen: `DRAM`, `L2`, `L2 sampled`, `bf16`, `fp32 vector`."""
         if self.pipe is not None:
             return pipe_label(self.pipe)
-        return level_label(self.level or "dram")
+        return bandwidth_label(self.level or "dram", self.counts)
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,12 +142,14 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
             return _best(issue or found)
         return _best(found)
 
-    def attainable(self, intensity: float, level: str, pipe: Pipe) -> float | None:
+    def attainable(
+        self, intensity: float, level: str, pipe: Pipe, counts: str = REQUESTED
+    ) -> float | None:
         """min(intensity × bandwidth, compute) in FLOP/s at `intensity` FLOP/byte of `level`.
 
         With only one of the two roofs known it is that roof's limit; with none, None.
         """
-        memory, compute = self.bandwidth(level), self.compute(pipe)
+        memory, compute = self.bandwidth(level, counts), self.compute(pipe)
         limits = []
         if memory is not None:
             limits.append(intensity * memory.value)
@@ -155,9 +157,9 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
             limits.append(compute.value)
         return min(limits) if limits else None
 
-    def ridge(self, level: str, pipe: Pipe) -> float | None:
+    def ridge(self, level: str, pipe: Pipe, counts: str = REQUESTED) -> float | None:
         """The intensity in FLOP/byte where both roofs meet: compute / bandwidth."""
-        memory, compute = self.bandwidth(level), self.compute(pipe)
+        memory, compute = self.bandwidth(level, counts), self.compute(pipe)
         if memory is None or compute is None:
             return None
         return compute.value / memory.value
@@ -224,6 +226,11 @@ def concurrency_limited_bandwidth(bytes_in_flight: float, load_s: float) -> floa
 def level_label(level: str) -> str:
     """How a memory level is written on screen."""
     return {"pcie_h2d": "PCIe→", "pcie_d2h": "PCIe←", "nvlink": "NVLink"}.get(level, level.upper())
+
+
+def bandwidth_label(level: str, counts: str = REQUESTED) -> str:
+    """How the roof of a memory level is written on screen, for bytes counted as `counts`."""
+    return level_label(level) + ("" if counts == REQUESTED else " sampled")
 
 
 def pipe_label(pipe: Pipe) -> str:

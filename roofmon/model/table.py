@@ -80,6 +80,11 @@ class ChosenWork:
         same = np.array([c.counts == counts for c in self.columns] + [False])
         return np.where(same[self.source], self.values, np.nan)
 
+    def counts_of(self, row: int) -> str:
+        """What the bytes of one kernel count; `REQUESTED` where no source knows them."""
+        source = int(self.source[row])
+        return self.columns[source].counts if source >= 0 else REQUESTED
+
 
 @dataclass(frozen=True, eq=False)
 class KernelTable:

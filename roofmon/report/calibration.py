@@ -70,8 +70,8 @@ def calibration_notes(result: CalibrationResult, width: int) -> Iterator[str]:
         yield from textwrap.wrap(note, width, subsequent_indent="  ", break_on_hyphens=False)
     ridges = {
         pipe: f"{significant(intensity):>6} {pipe.operation}/byte"
-        for level, pipe, intensity in _ridges(result.roofline)
-        if level == "dram"
+        for memory, pipe, intensity in _ridges(result.roofline)
+        if memory.level == "dram"
     }
     if ridges:
         yield f"ridge points over {level_label('dram')}:"
@@ -114,8 +114,13 @@ def calibration_json(result: CalibrationResult) -> dict[str, Any]:
             for ceiling in result.measurements
         ],
         "ridge_points": [
-            {"level": level, "pipe": msgspec.structs.asdict(pipe), "flop_per_byte": intensity}
-            for level, pipe, intensity in _ridges(result.roofline)
+            {
+                "level": memory.level,
+                "counts": memory.counts,
+                "pipe": msgspec.structs.asdict(pipe),
+                "flop_per_byte": intensity,
+            }
+            for memory, pipe, intensity in _ridges(result.roofline)
         ],
         "failures": dict(result.failures),
         "not_applicable": dict(result.not_applicable),
@@ -136,13 +141,13 @@ def probe_lines(probes: Iterable[Probe]) -> Iterator[str]:
         yield f"    {row['source']}"
 
 
-def _ridges(roofline: Roofline) -> list[tuple[str, Pipe, float]]:
-    """(level, pipe, FLOP/byte) for each pair of roofs."""
-    levels = [ceiling.level for ceiling in roofline.ceilings if ceiling.level is not None]
+def _ridges(roofline: Roofline) -> list[tuple[Ceiling, Pipe, float]]:
+    """(roof of memory, pipe, FLOP/byte) for each pair of roofs."""
     pipes = [ceiling.pipe for ceiling in roofline.ceilings if ceiling.pipe is not None]
     return [
-        (level, pipe, intensity)
+        (memory, pipe, intensity)
         for pipe in pipes
-        for level in levels
-        if (intensity := roofline.ridge(level, pipe)) is not None
+        for memory in roofline.ceilings
+        if memory.level is not None
+        and (intensity := roofline.ridge(memory.level, pipe, memory.counts)) is not None
     ]

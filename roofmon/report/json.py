@@ -16,13 +16,13 @@ from roofmon import __version__
 from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
 from roofmon.model.activity import Activity, TracedProgram
 from roofmon.model.device import DeviceSample
-from roofmon.model.roofline import Ceiling, Pipe
+from roofmon.model.roofline import NO_ROOFS, Ceiling, Pipe
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.model.table import Column, KernelTable
 from roofmon.model.traffic import Traffic
 from roofmon.model.work import Quantity
 from roofmon.view import View, ViewState, build_view, device_point, untraced
-from roofmon.view.facts import missing_work, unknown_time
+from roofmon.view.facts import missing_work, roofless_levels, unknown_time
 from roofmon.view.traffic import UNTRACED
 
 SCHEMA = "roofmon.snapshot/1"
@@ -333,9 +333,12 @@ def _reasons(view: View, row: int) -> dict[str, str]:
     }
     if reason := unknown_time(view.table, row):
         reasons["time"] = reason
+    roofline = view.device.roofline if view.device else NO_ROOFS
+    roofless = roofless_levels(roofline, view.table, row)
     if view.positions.roof_of(row) is None and not reasons:
-        reasons["position"] = "no roof is measured for the pipe or the memory level it uses"
-    return reasons
+        why = "no roof is measured for the pipe or the memory level it uses"
+        reasons["position"] = "; ".join(roofless.values()) or why
+    return reasons | {f"percent_{level}": reason for level, reason in roofless.items()}
 
 
 def _known(value: float) -> float | None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from roofmon.model.position import Positions
-from roofmon.model.roofline import Ceiling, Pipe
+from roofmon.model.roofline import REQUESTED, Ceiling, Pipe, Roofline, level_label
 from roofmon.model.snapshot import Device
 from roofmon.model.table import Column, KernelTable
 from roofmon.units import si, significant
@@ -21,6 +21,22 @@ def missing_work(table: KernelTable, row: int) -> list[str]:
         for name, chosen in kinds
         if not any(np.isfinite(c.values[row]) for c in chosen.values())
     ]
+
+
+def roofless_levels(roofline: Roofline, table: KernelTable, row: int) -> dict[str, str]:
+    """Memory levels that have a roof, but none that counts what a kernel's bytes count: level → why there
+    is no percentage of it."""
+    found = {}
+    for level, chosen in table.bytes.items():
+        counts = chosen.counts_of(row)
+        others = any(c.level == level and c.regime != "bound" for c in roofline.ceilings)
+        if not others or not np.isfinite(chosen.values[row]) or roofline.bandwidth(level, counts):
+            continue
+        how = "requested" if counts == REQUESTED else "sampled"
+        found[level] = f"no {level_label(level)} roof in {how} bytes"
+        if counts != REQUESTED:
+            found[level] += ": roofmon calibrate --full with counters measures it"
+    return found
 
 
 def how_to_measure(device: Device) -> str:

@@ -8,7 +8,7 @@ from roofmon.chart.scene import Arrow, LineKind, Point, Region, Roof, Scene, Tra
 from roofmon.chart.window import auto_window, zoom
 from roofmon.compare import places
 from roofmon.model.position import KernelClass
-from roofmon.model.roofline import LEVELS, Ceiling, Pipe, Roofline, launch_limited_flops
+from roofmon.model.roofline import LEVELS, REQUESTED, Ceiling, Pipe, Roofline, launch_limited_flops
 from roofmon.view.device_point import MARK, device_point
 from roofmon.view.facts import how_to_measure, main_pipe
 from roofmon.view.state import View
@@ -66,9 +66,10 @@ def _roofs(view: View) -> tuple[Roof, ...]:
     roofline = view.device.roofline
     level, pipe = _emphasised(view)
     roofs = [
-        _roof(ceiling, name == level)
+        _roof(ceiling, name == level and _counts_the_same(view, ceiling))
         for name in LEVELS
-        if (ceiling := _bandwidth(roofline, name)) is not None and _is_drawn(view, ceiling, level)
+        for ceiling in _bandwidths(view, roofline, name)
+        if _is_drawn(view, ceiling, level)
     ]
     used = {Pipe.parse(key) for key in view.table.flops} | _active(view)
     pipes = _pipes(roofline, used)
@@ -120,12 +121,26 @@ def _pipes(roofline: Roofline, used: set[Pipe]) -> list[Pipe]:
     )
 
 
-def _bandwidth(roofline: Roofline, level: str) -> Ceiling | None:
-    """The roof of a level for requested bytes, else for whatever is counted there; a bound at last."""
+def _bandwidths(view: View, roofline: Roofline, level: str) -> list[Ceiling]:
+    """The roofs of a level: one for each way of counting that the kernels' bytes there come in. Where that
+    gives none, one for requested bytes, else for whatever is counted there; a bound at last."""
+    chosen = view.table.bytes.get(level)
+    used = {chosen.columns[i].counts for i in set(chosen.source.tolist()) - {-1}} if chosen else ()
+    if found := [roof for counts in sorted(used) if (roof := roofline.bandwidth(level, counts))]:
+        return found
     counts = dict.fromkeys(c.counts for c in roofline.ceilings if c.level == level)
-    found = (roofline.bandwidth(level, counted) for counted in ("requested", *counts))
-    known = [c for c in found if c is not None]
-    return next((c for c in known if c.regime != "bound"), next(iter(known), None))
+    others = (roofline.bandwidth(level, counted) for counted in (REQUESTED, *counts))
+    known = [c for c in others if c is not None]
+    measured = (c for c in known if c.regime != "bound")
+    first = next(measured, next(iter(known), None))
+    return [first] if first else []
+
+
+def _counts_the_same(view: View, ceiling: Ceiling) -> bool:
+    """Whether the selected kernel's bytes may be compared with a memory roof; without any nothing is."""
+    row = view.selected_row
+    chosen = view.table.bytes.get(ceiling.level or "")
+    return row is None or chosen is None or chosen.counts_of(row) == ceiling.counts
 
 
 def _emphasised(view: View) -> tuple[str | None, Pipe | None]:

@@ -85,6 +85,29 @@ def test_the_table_shows_every_measurement_and_marks_the_roofs() -> None:
     assert "llc-axpy: the system does not tell the size of the last-level cache" in lines
 
 
+def test_the_roof_of_sampled_bytes_stands_beside_that_of_requested_ones() -> None:
+    requested = msgspec.structs.replace(DRAM, value=9.6e12, probe="gpu-l2-read", level="l2")
+    sampled = msgspec.structs.replace(
+        requested, value=14.4e12, probe="gpu-l2-sampled", counts="lts__t_bytes"
+    )
+    roofs = (requested, sampled, FP64)
+    result = msgspec.structs.replace(
+        RESULT, roofline=Roofline(ceilings=roofs), measurements=roofs, failures={}
+    )
+    lines = [" ".join(line.split()) for line in rendered(result)]
+    assert any(line.startswith("● gpu-l2-read L2 9.60 TB/s") for line in lines)
+    assert any(line.startswith("● gpu-l2-sampled L2 sampled 14.4 TB/s") for line in lines)
+    document = calibration_json(result)
+    assert [m["counts"] for m in document["measurements"][:2]] == ["requested", "lts__t_bytes"]
+    ridges = {r["counts"]: r["flop_per_byte"] for r in document["ridge_points"]}
+    assert ridges == {
+        "requested": pytest.approx(80e9 / 9.6e12),
+        "lts__t_bytes": pytest.approx(80e9 / 14.4e12),
+    }
+    without = msgspec.structs.replace(result, not_applicable={"gpu-l2-sampled": "ncu (7) runs"})
+    assert "gpu-l2-sampled: n/a, ncu (7) runs" in rendered(without)
+
+
 def test_the_json_has_the_same_values_and_null_for_the_unknown() -> None:
     value = json.loads(json.dumps(calibration_json(RESULT)))
     assert value["schema"] == "roofmon.calibration/1"
@@ -94,7 +117,12 @@ def test_the_json_has_the_same_values_and_null_for_the_unknown() -> None:
     assert [m["roof"] for m in (copy, axpy, fp64)] == [False, True, True]
     assert (axpy["level"], fp64["pipe"]) == ("dram", {"unit": "vector", "precision": "fp64"})
     assert value["ridge_points"] == [
-        {"level": "dram", "pipe": {"unit": "vector", "precision": "fp64"}, "flop_per_byte": 2.0}
+        {
+            "level": "dram",
+            "counts": "requested",
+            "pipe": {"unit": "vector", "precision": "fp64"},
+            "flop_per_byte": 2.0,
+        }
     ]
     assert value["conditions"]["threads"] == 2
     assert value["conditions"]["ecc"] is None

@@ -227,9 +227,14 @@ def test_a_second_gpu_is_seen_only_by_the_process_that_copies_to_it(gpus: NvmlDo
 
 def test_tensor_cores_that_a_gpu_does_not_have_are_not_asked_for(gpus: NvmlDouble) -> None:
     gpus.write(h200() | {"gpu0.compute_capability": "8.6"})
-    assert ask("target('0').not_applicable") == {
+    not_applicable: dict[str, str] = ask("target('0').not_applicable")  # type: ignore[assignment]
+    assert {name: why for name, why in not_applicable.items() if "gemm" in name} == {
         "gpu-gemm-fp64": "compute capability 8.6 has no fp64 tensor cores"
     }
+    # Nor is a counter, where nothing is installed that could sample it.
+    installed = importlib.util.find_spec("cupti") is not None
+    assert ("gpu-l2-sampled" not in not_applicable) is installed
+    assert installed or "roofmon[counters]" in not_applicable["gpu-l2-sampled"]
 
 
 def test_the_process_that_measures_sees_the_device_alone(monkeypatch: pytest.MonkeyPatch) -> None:

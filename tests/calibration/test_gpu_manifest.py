@@ -28,6 +28,8 @@ bytes_per_element = 8
 source = "2026"
 group = "dram"
 """
+REREAD = STREAM.replace("stream", "reread").replace("dram", "l2").replace("arrays = 1\n", "")
+REREAD = REREAD.replace("elements_per_thread = 4\n", "")
 LOOP = """\
 name = "mine"
 title = "my loop"
@@ -122,6 +124,8 @@ def test_a_source_that_is_a_link_is_followed_as_manifests_are(tmp_path: Path) ->
         (STREAM + 'unit = "tensor"\n', 15, "unit has no meaning for 'stream'"),
         (STREAM + 'source_text = "x"\n', 15, "there is no key 'source_text'"),
         (STREAM + "shared_bytes = 1000000\n", 15, "shared_bytes must be between"),
+        (STREAM + 'counts = "lts__t_bytes"\n', 15, "counts must be requested for the level 'dram'"),
+        (REREAD + 'counts = "tex"\n', 13, "counts must be requested or lts__t_bytes for the level"),
         (LOOP + "bytes_per_element = 4\n", 4, "'loop' needs either flops or bytes_per_element"),
         (LOOP.replace("2*2*8", "2*m"), 10, "flops must be a product of numbers"),
         (LOOP + "arrays = 1\n", 13, "arrays has no meaning for 'loop'"),
@@ -162,6 +166,9 @@ def test_the_listing_says_of_gpu_probes_what_counts() -> None:
     assert {probe.name for probe in gpu} < set(rows)
     assert (rows["gpu-dram-triad"]["roof"], rows["gpu-dram-triad"]["counts"]) == (
         *("DRAM", "48 byte/element"),
+    )
+    assert (rows["gpu-l2-sampled"]["roof"], rows["gpu-l2-sampled"]["counts"]) == (
+        *("L2 sampled", "bytes of lts__t_bytes.sum"),
     )
     assert rows["gpu-gemm-bf16"]["counts"] == "2*m*n*k FLOP"
     assert rows["gpu-gemm-bf16"]["backend"] == "cublas"

@@ -235,12 +235,12 @@ def test_the_compiler_keeps_every_multiply_add_and_load(tmp_path: Path) -> None:
         subprocess.run(command, check=True)
         for kernel in output.read_text().split(".visible .entry ")[1:]:
             found[kernel[: kernel.index("(")]] = kernel
-    # Written out once in the loop: 8 chains of 32 steps. One more fp32 and fp64 makes the constant.
+    # Written out once in the loop: 8 chains of 64 steps. One more fp32 and fp64 makes the constant.
     counts = {
-        "fma_fp64": ("fma.rn.f64", 256 + 1),
-        "fma_fp32": ("fma.rn.f32", 256 + 1),
-        "fma_fp16": ("fma.rn.f16x2", 256),
-        "imad_int32": ("mad.lo.u32", 256),
+        "fma_fp64": ("fma.rn.f64", 512 + 1),
+        "fma_fp32": ("fma.rn.f32", 512 + 1),
+        "fma_fp16": ("fma.rn.f16x2", 512),
+        "imad_int32": ("mad.lo.u32", 512),
         "shared_read": ("ld.shared.v4", 16),
         "l1_read": ("ld.global.v4", 16),
         "l2_read": ("ld.global.cg.v4", 4),

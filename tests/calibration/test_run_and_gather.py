@@ -10,6 +10,7 @@ from roofmon.calibration.bench_messages import (
     BenchMessage,
     Disturbed,
     Failed,
+    Inapplicable,
     Measured,
     Phase,
     Said,
@@ -17,7 +18,7 @@ from roofmon.calibration.bench_messages import (
 from roofmon.calibration.gather import Gathered
 from roofmon.calibration.manifest import load_probes
 from roofmon.calibration.probe import Probe
-from roofmon.calibration.run import measure_all
+from roofmon.calibration.run import NotApplicableError, measure_all
 from roofmon.errors import RoofmonError
 from roofmon.model.roofline import Ceiling, Conditions
 from roofmon.resources import probes_dir
@@ -174,6 +175,23 @@ def test_what_does_not_apply_here_does_not_keep_a_result_from_being_kept() -> No
     into, _ = gathered()
     take_all(into, Begun(TRIAD.name), Measured(ceiling(TRIAD)))
     assert into.finish("full", (), {"gpu-nvlink-copy": "no second GPU"}).worth_keeping
+
+
+def test_a_counter_that_cannot_be_had_is_neither_a_failure_nor_a_warning() -> None:
+    bench = Bench({L2.name: NotApplicableError("ncu (7) runs")})
+    finished, said_of_it = said(bench, Load(), [TRIAD, L2, FMA])
+    assert finished
+    assert Inapplicable(L2.name, "ncu (7) runs") in said_of_it
+    into, messages = gathered()
+    take_all(into, *said_of_it)
+    result = into.finish("full", (), {"gpu-nvlink-copy": "no second GPU"})
+    assert result.not_applicable == {
+        "gpu-nvlink-copy": "no second GPU",
+        L2.name: "ncu (7) runs",
+    }
+    assert [c.probe for c in result.measurements] == [TRIAD.name, FMA.name]
+    assert not any(isinstance(m, NoticeMessage) for m in messages)
+    assert result.worth_keeping
 
 
 def test_roofs_of_before_are_shown_until_they_are_measured_or_it_is_over() -> None:

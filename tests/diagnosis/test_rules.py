@@ -78,6 +78,22 @@ def test_position() -> None:
     assert checks(untimed)["position"].evidence == "its time is not known: not traced"
 
 
+def test_sampled_bytes_of_l2_meet_the_roof_in_sampled_bytes_alone() -> None:
+    sampled = Work(7.2e9, Provenance.SAMPLED, counts="lts__t_bytes")
+    kernel = Kernel(median=1e6, flops={"vector/fp32": 1e9}, bytes={"l2": sampled})
+    found = checks(kernel, on=device(roofline(bandwidth(9.6e12, "l2"))))
+    assert found["position"].evidence == (
+        "no L2 roof in sampled bytes: roofmon calibrate --full with counters measures it"
+    )
+    assert "distance" not in found
+    counted = bandwidth(14.4e12, "l2", counts="lts__t_bytes")
+    roofs = roofline(bandwidth(9.6e12, "l2"), counted, compute(65e12))
+    found = checks(kernel, on=device(roofs))
+    assert found["distance"].title == "50 % of the L2 sampled roof"
+    # 65 over 14.4, and not over 9.6.
+    assert found["position"].evidence == "0.139 FLOP/byte; ridge L2 sampled, fp32 at 4.51"
+
+
 def test_over_its_roof() -> None:
     found = checks(replace(SLOW, bytes={"dram": 5e9}))["over-roof"]
     assert (found.status, found.severity, found.title) == ("fail", "error", "over the DRAM roof")
@@ -411,6 +427,10 @@ EVERYTHING: Sequence[Kernel] = (
     Kernel(median=np.nan, launches=0),
     Kernel(median=0.0, flops={"vector/fp32": 0.0}, bytes={"dram": 0.0}),
     Kernel(median=1e12, flops={"vector/fp64": 1e9}, bytes={"l1": 5.0}, total=0),
+    Kernel(
+        flops={"vector/fp64": 1e9},
+        bytes={"l2": Work(1e9, Provenance.SAMPLED, counts="lts__t_bytes")},
+    ),
 )
 
 

@@ -230,6 +230,9 @@ def against_bounds(
             low >= 0.97 and high <= 1.10,
             ceilings=l2,
         )
+    if (l2 := measured.get("gpu-l2-read")) and (sampled := measured.get("gpu-l2-sampled")):
+        ratio = median(sampled) / median(l2)
+        table.row("gpu-l2-sampled / gpu-l2-read", f"{ratio:.3f}", "", None, ceilings=sampled)
     goals = {
         "gpu-shared-read": 0.98,
         "gpu-fma-fp64": 0.96,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from roofmon.calibration.ceilings import bound_of, share_of_bound
@@ -31,7 +32,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240)]
 
 DEADLINE_S = 20.0
 KEPT_MIB = 32  # by the driver itself, from one reading to the next
-OPTIONAL = {"gpu-nvlink-copy"}  # only where a second GPU is
+OPTIONAL = {"gpu-nvlink-copy", "gpu-l2-sampled"}  # only where a second GPU is, and counters are
+SAMPLED_LIMIT_S = 0.8  # what sampling a counter may add to a full calibration
 
 PROBES = {probe.name: probe for probe in load_probes()[0] if probe.name.startswith("gpu-")}
 QUICK = {name for name, probe in PROBES.items() if probe.quick}
@@ -256,6 +258,26 @@ def test_the_roofs_are_in_their_places(gpu: str, full: Run) -> None:
     done = [m.progress.done for m in full.messages if isinstance(m, ProgressMessage)]
     assert done == sorted(done)
     assert len(set(done)) > len(QUICK)
+
+
+def test_the_roof_of_sampled_bytes_is_the_same_rate_in_what_the_counter_counts(full: Run) -> None:
+    if why := full.result.not_applicable.get("gpu-l2-sampled"):
+        pytest.skip(why)
+    requested = full.result.roofline.bandwidth("l2")
+    sampled = full.result.roofline.bandwidth("l2", "lts__t_bytes")
+    assert requested
+    assert sampled
+    ratio, took_s = sampled.value / requested.value, full.result.phases["gpu-l2-sampled"]
+    print(f"sampled / requested {ratio:.3f}, n = {sampled.n}, took {took_s:.2f} s")
+    assert 0.97 < ratio < 2.0  # 1.5 where half of what is asked for lies in the far half of the L2
+    assert sampled.n >= 100
+    assert took_s < SAMPLED_LIMIT_S
+    assert "roofmon.counters.meter" not in running_commands()
+
+
+def running_commands() -> str:
+    """The command lines of all processes."""
+    return "\n".join(" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]))
 
 
 def test_no_gpu_memory_is_kept(gpu: str, full: Run, memory_before: int) -> None:

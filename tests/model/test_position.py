@@ -158,6 +158,18 @@ def test_bytes_meet_only_the_roof_that_counts_the_same() -> None:
     assert positions.fraction[:2] == pytest.approx([0.5, 0.5])
     assert np.isnan(positions.fraction[2])
     assert positions.levels["l2"].achieved[2] == pytest.approx(5e12)
+    assert positions.levels["l2"].percent[:2] == pytest.approx([0.5, 0.5])
+
+
+def test_without_a_roof_that_counts_the_same_there_is_no_percentage_at_that_level() -> None:
+    sampled = Work(7.5e9, Provenance.SAMPLED, counts="lts__t_bytes")
+    work = {"dram": 1e9, "l2": [sampled, Work(5e9)]}
+    kernel = Kernel(median=1e6, flops={"vector/fp32": 1e9}, bytes=work)
+    roofs = roofline(bandwidth(4e12), bandwidth(10e12, "l2"), compute(60e12))
+    positions = place(kernel, roofs=roofs)
+    assert np.isnan(positions.levels["l2"].percent[0])
+    assert positions.levels["dram"].percent[0] == pytest.approx(0.25)
+    assert (positions.main_level(0), positions.fraction[0]) == ("dram", pytest.approx(0.25))
 
 
 def test_interval_of_the_fraction_joins_roof_and_median() -> None:

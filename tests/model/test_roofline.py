@@ -73,6 +73,11 @@ def test_bytes_counted_differently_have_their_own_roof() -> None:
     assert roofs.bandwidth("l2") == requested
     assert roofs.bandwidth("l2", "lts__t_bytes") == counted
     assert roofs.bandwidth("l2", "l1tex__t_bytes") is None
+    assert (requested.name, counted.name) == ("L2", "L2 sampled")
+    peaked = roofline(requested, counted, compute(72e12))
+    assert peaked.ridge("l2", FP32) == pytest.approx(7.5)
+    assert peaked.ridge("l2", FP32, "lts__t_bytes") == pytest.approx(5.0)
+    assert peaked.attainable(1.0, "l2", FP32, "lts__t_bytes") == pytest.approx(14.4e12)
 
 
 def test_a_tensor_roof_is_the_gemm_and_a_vector_roof_the_issue_rate() -> None:

@@ -171,6 +171,18 @@ def test_the_unknown_is_null_with_a_reason() -> None:
     }
 
 
+def test_bytes_without_a_roof_that_counts_them_have_no_percentage_and_a_reason() -> None:
+    sampled = Work(7.2e9, Provenance.SAMPLED, counts="lts__t_bytes")
+    kernel = replace(GEMM, bytes={"dram": 580e6, "l2": sampled})
+    (kernel_document,) = written(snapshot(kernel))["kernels"]
+    levels = {p["level"]: p["percent"] for p in kernel_document["position"]["levels"]}
+    assert levels["dram"] > 0
+    assert levels["l2"] is None
+    assert kernel_document["reasons"] == {
+        "percent_l2": "no L2 roof in sampled bytes: roofmon calibrate --full with counters measures it"
+    }
+
+
 def test_findings_name_their_kernel() -> None:
     document = written(snapshot(GEMM, replace(GEMM, name="b", id=77)))
     kernels = {f["kernel"] for f in document["findings"]}

@@ -11,6 +11,7 @@ from screen_driver import OpenScreen
 from roofmon.model.snapshot import Snapshot
 from roofmon.model.table import KernelTable
 from roofmon.model.traffic import Traffic
+from roofmon.model.work import Provenance
 from roofmon.stream.messages import Command
 
 TRAFFIC = Traffic(
@@ -89,6 +90,29 @@ async def test_a_contended_kernel_is_marked_and_says_who_it_was(open_screen: Ope
         assert "its bytes are contended" in shown.text
         await shown.press("enter")
         assert f"! contended: {REASON}" in shown.row("! contended")
+
+
+async def test_sampled_bytes_of_l2_have_a_percentage_only_of_a_roof_in_sampled_bytes(
+    open_screen: OpenScreen,
+) -> None:
+    made = counted()
+    _, moved = made.kernels.work
+    values, counts = 2.0 * moved.values, "lts__t_bytes"
+    l2 = replace(moved, key="l2", values=values, provenance=Provenance.SAMPLED, counts=counts)
+    made = replace(made, kernels=replace(made.kernels, work=(*made.kernels.work, l2)))
+    (device,) = made.devices
+    sampled = msgspec.structs.replace(
+        next(c for c in device.roofline.ceilings if c.level == "l2"), value=14.4e12, counts=counts
+    )
+    roofs = msgspec.structs.replace(device.roofline, ceilings=(*device.roofline.ceilings, sampled))
+    async with open_screen(100, 30, first=made) as shown:
+        await shown.press("enter")
+        assert "not measured" in shown.row(" L2  ")
+        text = " ".join(shown.text.split())
+        assert "n/a: no L2 roof in sampled bytes: roofmon calibrate --full with counters" in text
+        await shown.publish(replace(made, devices=(replace(device, roofline=roofs),)))
+        assert "L2 sampled 14.4" in shown.row(" L2  ")
+        assert "no L2 roof" not in shown.text
 
 
 async def test_w_tells_the_precision_from_the_table_and_from_the_page(

@@ -12,6 +12,7 @@ from builders import (
     H200,
     SNAPSHOT,
     Kernel,
+    Work,
     bandwidth,
     compute,
     device,
@@ -22,9 +23,10 @@ from builders import (
 
 from roofmon.chart import render
 from roofmon.chart.scene import Arrow
-from roofmon.model.roofline import NO_ROOFS, Latency
+from roofmon.model.roofline import NO_ROOFS, Latency, Roofline
 from roofmon.model.session import Progress
 from roofmon.model.snapshot import Device
+from roofmon.model.work import Provenance
 from roofmon.view import ViewState, build_view, scene
 
 
@@ -65,6 +67,26 @@ def test_links_are_roofs_only_of_kernels_that_use_them() -> None:
     for kernel, expected in ((computing, {"DRAM", "fp32"}), (copying, {"DRAM", "PCIe→", "fp32"})):
         view = build_view(snapshot(kernel, devices=[device(roofs)]), ViewState())
         assert {roof.name for roof in scene(view).roofs} == expected
+
+
+def test_a_level_has_the_roof_that_counts_what_its_kernels_count() -> None:
+    requested, sampled = bandwidth(9.6e12, "l2"), bandwidth(14.4e12, "l2", counts="lts__t_bytes")
+    work = {"vector/fp32": 1e9}
+    declared = Kernel("declared", flops=work, bytes={"l2": 4e9}, id=1)
+    seen = Work(6e9, Provenance.SAMPLED, counts="lts__t_bytes")
+    counted = Kernel("counted", flops=work, bytes={"l2": [seen, Work(4e9)]}, id=2)
+
+    def drawn(*kernels: Kernel, roofs: Roofline) -> dict[str, bool]:
+        """Roofs of L2, and whether they are the selected (the last) kernel's."""
+        state = ViewState(selected=kernels[-1].id)
+        view = build_view(snapshot(*kernels, devices=[device(roofs)]), state)
+        return {roof.label: roof.emphasised for roof in scene(view).roofs if "L2" in roof.label}
+
+    both, old = roofline(requested, sampled, compute(1e15)), roofline(requested, compute(1e15))
+    assert drawn(declared, roofs=both) == {"L2 9.6T": True}
+    assert drawn(counted, roofs=both) == {"L2 sampled 14.4T": True}
+    assert drawn(declared, counted, roofs=both) == {"L2 9.6T": False, "L2 sampled 14.4T": True}
+    assert drawn(counted, roofs=old) == {"L2 9.6T": False}
 
 
 def test_roofs_at_the_present_clock() -> None:

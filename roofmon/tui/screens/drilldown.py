@@ -121,6 +121,7 @@ def _position(view: "View", row: int, width: int) -> Iterator[Line]:
     titles = ("intensity", "achieved", "roof it meets", "of roof", "headroom")
     yield heading("POSITION", _cells(titles, widths))
     from roofmon.model.roofline import NO_ROOFS, Pipe, level_label, pipe_label
+    from roofmon.view.facts import roofless_levels
 
     roofline = view.device.roofline if view.device else NO_ROOFS
     seconds = float(view.table.typical_ns[row]) / 1e9
@@ -131,8 +132,7 @@ def _position(view: "View", row: int, width: int) -> Iterator[Line]:
         if math.isnan(achieved):
             continue
         found = True
-        chosen = view.table.bytes[level]
-        counts = chosen.columns[chosen.source[row]].counts
+        counts = view.table.bytes[level].counts_of(row)
         intensity = f"{significant(float(position.intensity[row]))} FLOP/byte"
         roof = roofline.bandwidth(level, counts)
         cells = (intensity, si(achieved, "B/s"), *_met(achieved, "B/s", roof, widths))
@@ -147,6 +147,8 @@ def _position(view: "View", row: int, width: int) -> Iterator[Line]:
         rate, unit = amount / seconds, f"{pipe.operation}/s"
         cells = ("", si(rate, unit), *_met(rate, unit, roof, widths))
         yield _placed(pipe_label(pipe), _cells(cells, widths), roof, binding)
+    for reason in roofless_levels(roofline, view.table, row).values():
+        yield from wrapped(f"{NOT_AVAILABLE}: {reason}", width - 2, "unknown", INDENT)
     if not found:
         yield [(f"{INDENT}{NOT_AVAILABLE}: neither its FLOPs nor its bytes are known", "unknown")]
 
