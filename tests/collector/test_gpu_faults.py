@@ -1,5 +1,6 @@
 """The real collector while GPUs and their driver misbehave, through the real nvidia-ml-py."""
 
+import contextlib
 import itertools
 import os
 import time
@@ -195,5 +196,9 @@ def test_a_long_pause_releases_the_driver(nvml: NvmlDouble, tmp_path: Path) -> N
 
 def telemetry_workers() -> list[psutil.Process]:
     """Those among the descendants of this process."""
-    found = psutil.Process().children(recursive=True)
-    return [child for child in found if "roofmon.telemetry.worker" in child.cmdline()]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it ended just now
+            if "roofmon.telemetry.worker" in child.cmdline():
+                found.append(child)
+    return found
