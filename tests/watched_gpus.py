@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import words_of
 from nvml_double import NvmlDouble
 
 from roofmon.model.device import DeviceDescription, DeviceSample
@@ -95,7 +96,7 @@ def sample(device: Device) -> DeviceSample:
 def closes_within_a_second(watched: Watched) -> None:
     """The collector and its workers end, and nothing waits for a call that hangs."""
     children = psutil.Process().children(recursive=True)
-    assert any("roofmon.telemetry.worker" in child.cmdline() for child in children)
+    assert any("roofmon.telemetry.worker" in words_of(child) for child in children)
     began = time.monotonic()
     watched.consumer.close()
     _, alive = psutil.wait_procs(children, timeout=3)

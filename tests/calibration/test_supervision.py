@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from command_lines import words_of
 
 from roofmon.calibration.client import run_worker
 from roofmon.errors import RoofmonError
@@ -28,7 +29,7 @@ def measuring() -> psutil.Process:
     (found,) = [
         process
         for process in psutil.Process().children(recursive=True)
-        if "roofmon.calibration.bench_worker" in process.cmdline()
+        if "roofmon.calibration.bench_worker" in words_of(process)
     ]
     return found
 

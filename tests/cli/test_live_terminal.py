@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import words_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -54,7 +55,7 @@ class Terminal:
         return self.shell.children(recursive=True)
 
     def child(self, module: str) -> psutil.Process:
-        return next(c for c in self.children() if module in " ".join(c.cmdline()))
+        return next(c for c in self.children() if module in " ".join(words_of(c)))
 
     def close(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
@@ -93,14 +94,14 @@ def test_q_leaves_nothing_behind(live: Terminal, tmp_path: Path) -> None:
     live.type("q")
     live.until(lambda screen: "ended with 0" in screen)
     assert time.monotonic() - began < 1.5
-    assert_nothing_left([p for p in processes if "roofmon" in " ".join(_cmdline(p))], tmp_path)
+    assert_nothing_left([p for p in processes if "roofmon" in " ".join(words_of(p))], tmp_path)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_leave_nothing_behind(
     live: Terminal, tmp_path: Path, number: int, code: int
 ) -> None:
-    processes = [p for p in live.children() if "roofmon" in " ".join(_cmdline(p))]
+    processes = [p for p in live.children() if "roofmon" in " ".join(words_of(p))]
     screen = next(p for p in processes if p.ppid() == live.shell.pid)
     os.kill(screen.pid, number)
     live.until(lambda text: f"ended with {code}" in text)
@@ -111,10 +112,3 @@ def test_closing_the_terminal_leaves_nothing_behind(live: Terminal, tmp_path: Pa
     processes = live.children()
     live.close()
     assert_nothing_left(processes, tmp_path)
-
-
-def _cmdline(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import words_of
 from cuda_double import CudaDouble, cuda, cuda_builds
 
 __all__ = ["cuda", "cuda_builds"]
@@ -205,13 +206,6 @@ def test_a_signal_to_run_goes_to_the_program(start: Start) -> None:
     assert "caught" in err
 
 
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
-
-
 @pytest.mark.slow
 def test_nothing_is_left_where_run_is_killed(start: Start) -> None:
     process = start("run", "--once", "--device", "cpu", "--", "sh", "-c", "echo ready; sleep 60")
@@ -220,7 +214,7 @@ def test_nothing_is_left_where_run_is_killed(start: Start) -> None:
         assert process.poll() is None
     end = time.monotonic() + 20
     children: list[psutil.Process] = []
-    while not any("sleep" in _words(child) for child in children):
+    while not any("sleep" in words_of(child) for child in children):
         assert time.monotonic() < end, children  # the shell says it is ready before it starts sleep
         children = psutil.Process(process.pid).children(recursive=True)
     process.kill()

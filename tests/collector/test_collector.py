@@ -1,6 +1,5 @@
 """The real collector with real programs: rows, restarts, death of workers, and nothing left behind."""
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from command_lines import words_of
 from watched_gpus import Watched
 
 from roofmon.model.snapshot import Snapshot
@@ -164,15 +164,14 @@ def find_child(module: str) -> psutil.Process:
     end = time.monotonic() + 5
     while time.monotonic() < end:
         for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if module in child.cmdline():
-                    return child
+            if module in words_of(child):
+                return child
         time.sleep(0.02)
     raise AssertionError(f"no {module} among our children")
 
 
 def find(parent: psutil.Process, module: str, pid: int) -> bool:
-    return any(c.pid == pid and module in c.cmdline() for c in parent.children())
+    return any(c.pid == pid and module in words_of(c) for c in parent.children())
 
 
 @pytest.mark.parametrize("how", ["close", "kill", "term"])

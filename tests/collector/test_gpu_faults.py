@@ -1,6 +1,5 @@
 """The real collector while GPUs and their driver misbehave, through the real nvidia-ml-py."""
 
-import contextlib
 import itertools
 import os
 import time
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import words_of
 from nvml_double import NvmlDouble
 from nvml_scenarios import DRIVER_NOT_LOADED, gpu_uuid, h200, h200_mig, mig_uuid
 from watched_gpus import (
@@ -196,9 +196,5 @@ def test_a_long_pause_releases_the_driver(nvml: NvmlDouble, tmp_path: Path) -> N
 
 def telemetry_workers() -> list[psutil.Process]:
     """Those among the descendants of this process."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):  # it ended just now
-            if "roofmon.telemetry.worker" in child.cmdline():
-                found.append(child)
-    return found
+    found = psutil.Process().children(recursive=True)
+    return [child for child in found if "roofmon.telemetry.worker" in words_of(child)]
