@@ -71,6 +71,12 @@ class Calibrations:
         """Whether somebody waits for roofs; those measured in the background nobody does."""
         return bool(self._waiting) or (self._job is not None and not self._job.left_over)
 
+    @property
+    def measuring(self) -> str | None:
+        """The device whose roofs are being measured now."""
+        job = self._job
+        return job.device if job is not None and "--cached-only" not in job.arguments else None
+
     def begin(self, devices: Sequence[DeviceDescription], shown: str) -> None:
         """The devices are known, and which one is shown: that one is measured.
 

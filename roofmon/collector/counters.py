@@ -57,6 +57,7 @@ class Counters:
         self._arguments = [f"--interval-us={INTERVAL_US}", *arguments]
         self._devices: dict[str, CountedDevice] = {}
         self._paused = False
+        self._lent: str | None = None
         self.work = SampledWork()
         host.amend = self.amended
 
@@ -125,7 +126,7 @@ class Counters:
         for uuid, device in self._devices.items():
             worker = device.worker
             if worker is None:
-                if device.wanted and not self._paused and now >= device.backoff.due:
+                if device.wanted and not self._let_go(uuid) and now >= device.backoff.due:
                     self._start(uuid, device)
                 continue
             silent = now - device.heard
@@ -139,12 +140,27 @@ class Counters:
     def pause(self, paused: bool) -> None:
         """The screen is paused, or goes on: a pause gives the counters back."""
         self._paused = paused
-        for device in self._devices.values():
-            if device.worker is not None:
-                order = Order(
-                    order="release" if paused else "resume", reason="the screen is paused"
-                )
-                device.worker.tell(order)
+        for uuid in self._devices:
+            self._hold_or_release(uuid)
+
+    def lend(self, device: str | None) -> None:
+        """Leave the counters of a GPU to the calibration that measures its roofs, and take them again."""
+        before, self._lent = self._lent, device
+        if device != before:
+            for uuid in {before, device} & self._devices.keys():
+                self._hold_or_release(uuid)
+
+    def _let_go(self, uuid: str | None) -> str:
+        """Why not to sample now; "" where nothing is against it."""
+        if self._paused:
+            return "the screen is paused"
+        return "its roofs are being measured" if uuid == self._lent else ""
+
+    def _hold_or_release(self, uuid: str | None) -> None:
+        worker = self._devices[uuid or ""].worker
+        if worker is not None:
+            reason = self._let_go(uuid)
+            worker.tell(Order(order="release" if reason else "resume", reason=reason))
 
     def rung(self) -> Rung:
         """How far the counters carry: the GPU that does best speaks."""

@@ -293,6 +293,7 @@ class Collector:
     def _supervise(self, now: float) -> None:
         self._telemetry.supervise(now)
         self._calibrations.supervise(now)
+        self._counters.lend(self._calibrations.measuring)
         self._counters.supervise(now)
         if self._demo_wanted and self._begun and not self._calibrations.busy:
             self._demo_wanted = False

@@ -99,6 +99,21 @@ def test_live_results_become_the_work_of_rows(running):
     assert "samples/s" in running.until(lambda: counters.health and counters.rung().reason)
 
 
+def test_live_a_calibration_gets_the_counters_and_gives_them_back(running):
+    begin(running)
+    running.counters.lend(UUID)
+    assert running.until_state("off").reason == "its roofs are being measured"
+    running.counters.pause(True)
+    running.counters.pause(False)  # which is no reason to take them
+    running.counters.lend(UUID)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        running.until(lambda: True)
+        assert running.counters.rung().state == "off"
+    running.counters.lend(None)
+    running.until_state("active")
+
+
 def test_live_a_pause_gives_the_counters_back(running):
     begin(running)
     running.counters.pause(True)
