@@ -9,18 +9,19 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from roofmon.model.pipes import (
+    TENSOR_BF16,
+    TENSOR_FP8,
+    TENSOR_FP16,
+    TENSOR_FP64,
+    TENSOR_INT8,
+    TENSOR_TF32,
+    VECTOR_FP32,
+    VECTOR_FP64,
+)
 from roofmon.model.roofline import Pipe
 
 Instruction = Literal["wgmma", "mma.sync", ""]
-
-FP8 = Pipe("tensor", "fp8")
-INT8 = Pipe("tensor", "int8")
-BF16 = Pipe("tensor", "bf16")
-FP16 = Pipe("tensor", "fp16")
-TF32 = Pipe("tensor", "tf32")
-FP64 = Pipe("tensor", "fp64")
-VECTOR_FP32 = Pipe("vector", "fp32")
-VECTOR_FP64 = Pipe("vector", "fp64")
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,22 @@ class Computes:
 
 # cuBLAS: nvjet[_smNN]_<A><B><C>…: the first letter is the type of the matrices that are multiplied.
 _NVJET = re.compile(r"\bnvjet_(?:sm\d+_)?([a-z]+)_\d")
-_NVJET_LETTER = {"t": BF16, "h": FP16, "q": FP8}
+_NVJET_LETTER = {"t": TENSOR_BF16, "h": TENSOR_FP16, "q": TENSOR_FP8}
 
 # sm90_xmma_gemm_<A><B>_<compute>_<C>…, where TF32 shows only in the middle.
 _XMMA = re.compile(
     r"sm\d+_xmma_\w*?gemm_(?:\w+?_)??(T{2}_T{2})_".replace("T", "(?:e4m3|e5m2|[a-z]+\\d+)")
 )
 _XMMA_TYPE = {
-    "bf16": BF16,
-    "f16": FP16,
-    "tf32": TF32,
-    "f64": FP64,
-    "e4m3": FP8,
-    "e5m2": FP8,
-    "i8": INT8,
-    "s8": INT8,
-    "u8": INT8,
+    "bf16": TENSOR_BF16,
+    "f16": TENSOR_FP16,
+    "tf32": TENSOR_TF32,
+    "f64": TENSOR_FP64,
+    "e4m3": TENSOR_FP8,
+    "e5m2": TENSOR_FP8,
+    "i8": TENSOR_INT8,
+    "s8": TENSOR_INT8,
+    "u8": TENSOR_INT8,
 }
 _TYPE = re.compile(r"bf16|tf32|f64|f32|f16|e4m3|e5m2|[isu]8")
 
@@ -63,15 +64,15 @@ _SHAPED = re.compile(
     r"(?:gemm|fprop|dgrad|wgrad)"
 )
 _SHAPED_TYPE = {
-    "bf16": BF16,
-    "tf32": TF32,
-    "f16": FP16,
-    "fp16": FP16,
-    "int8": INT8,
-    "s8": INT8,
-    "u8": INT8,
+    "bf16": TENSOR_BF16,
+    "tf32": TENSOR_TF32,
+    "f16": TENSOR_FP16,
+    "fp16": TENSOR_FP16,
+    "int8": TENSOR_INT8,
+    "s8": TENSOR_INT8,
+    "u8": TENSOR_INT8,
 }
-_ACCUMULATOR = {"h": FP16, "d": FP64, "i": INT8}
+_ACCUMULATOR = {"h": TENSOR_FP16, "d": TENSOR_FP64, "i": TENSOR_INT8}
 _SIMT = re.compile(r"(?:^|[_<])(?:simt_)?(s|d)gemm(?:_|$|\b)")
 _VECTOR = {"s": VECTOR_FP32, "d": VECTOR_FP64}
 
@@ -83,11 +84,11 @@ _MULTIPLIES = re.compile(
 )
 _ATTENTION = re.compile(r"flash|fmha|attention|sdpa", re.IGNORECASE)
 _WORDS = (
-    (re.compile(r"e4m3|e5m2|float_?8|fp8|f8f6f4", re.IGNORECASE), FP8),
-    (re.compile(r"int8|(?:^|[^a-z])[su]8(?:[^0-9]|$)|signed char", re.IGNORECASE), INT8),
-    (re.compile(r"bf16|bfloat_?16|bfloat", re.IGNORECASE), BF16),
-    (re.compile(r"tf32|tfloat32", re.IGNORECASE), TF32),
-    (re.compile(r"fp16|\bhalf|6half_t|(?<!b)f16|(?<!b)float16|__half", re.IGNORECASE), FP16),
+    (re.compile(r"e4m3|e5m2|float_?8|fp8|f8f6f4", re.IGNORECASE), TENSOR_FP8),
+    (re.compile(r"int8|(?:^|[^a-z])[su]8(?:[^0-9]|$)|signed char", re.IGNORECASE), TENSOR_INT8),
+    (re.compile(r"bf16|bfloat_?16|bfloat", re.IGNORECASE), TENSOR_BF16),
+    (re.compile(r"tf32|tfloat32", re.IGNORECASE), TENSOR_TF32),
+    (re.compile(r"fp16|\bhalf|6half_t|(?<!b)f16|(?<!b)float16|__half", re.IGNORECASE), TENSOR_FP16),
 )
 _OTHER_MIX = re.compile(r"fp4|e2m1|mxf4|nvf4|int4|[su]4(?:[^0-9]|$)", re.IGNORECASE)
 
@@ -108,7 +109,7 @@ def computes(name: str) -> Computes:
 
 def computes_in(name: str, pipe: Pipe | None) -> Computes:
     """The same where the pipe is known otherwise, or is not: the name may tell the instruction alone."""
-    if pipe is not None and (pipe.unit == "vector" or pipe == FP64):
+    if pipe is not None and (pipe.unit == "vector" or pipe == TENSOR_FP64):
         return Computes(pipe)
     instruction: Instruction = ""
     if _WGMMA.search(name):
@@ -154,5 +155,5 @@ def _xmma_pipe(name: str, types: str) -> Pipe | None:
             return _XMMA_TYPE[kind]
     on_tensor = "tensor" in name or "warpgroup" in name
     if "f64" in written:
-        return FP64 if on_tensor else VECTOR_FP64
+        return TENSOR_FP64 if on_tensor else VECTOR_FP64
     return None if on_tensor else VECTOR_FP32

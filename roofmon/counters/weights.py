@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from roofmon.model import pipes
 from roofmon.model.roofline import Pipe
 
 HMMA = "sm__pipe_tensor_op_hmma_cycles_active_realtime.sum"
@@ -39,31 +40,29 @@ class Weights:
     assumed: frozenset[str]
 
 
-_TENSOR = {name: Pipe("tensor", name) for name in ("fp64", "tf32", "fp16", "bf16", "fp8", "int8")}
-
 WEIGHTS: Mapping[str, Weights] = MappingProxyType(
     {
         # H200, cuBLAS GEMMs that use wgmma: bf16, fp16, tf32 and fp8 within 0.02 % of 2·m·n·k.
         "9.0": Weights(
             tensor={
                 HMMA: {
-                    _TENSOR["bf16"]: 1024.0,
-                    _TENSOR["fp16"]: 1024.0,
-                    _TENSOR["tf32"]: 512.0,
-                    _TENSOR["fp8"]: 2048.0,
+                    pipes.TENSOR_BF16: 1024.0,
+                    pipes.TENSOR_FP16: 1024.0,
+                    pipes.TENSOR_TF32: 512.0,
+                    pipes.TENSOR_FP8: 2048.0,
                 },
                 # By the width of the pipe (8192 operations a clock, four counts); under wgmma not
                 # measured. An mma.sync GEMM gave 1375 = 2048 / 1.49.
-                IMMA: {_TENSOR["int8"]: 2048.0},
+                IMMA: {pipes.TENSOR_INT8: 2048.0},
                 # FP64 GEMM, 63.97.
-                DMMA: {_TENSOR["fp64"]: 64.0},
+                DMMA: {pipes.TENSOR_FP64: 64.0},
             },
             vector={
                 # Chain of DFMA: 32.2.
-                FP64_PIPE: {Pipe("vector", "fp64"): 32.0},
+                FP64_PIPE: {pipes.VECTOR_FP64: 32.0},
                 # Chain of FFMA 64.4 (of FADD 32.2); an FP32 GEMM within 0.1 %. 32 lanes × 2.
-                FMA_HEAVY: {Pipe("vector", "fp32"): 64.0},
-                FMA_LITE: {Pipe("vector", "fp32"): 64.0},
+                FMA_HEAVY: {pipes.VECTOR_FP32: 64.0},
+                FMA_LITE: {pipes.VECTOR_FP32: 64.0},
             },
             # Widths over weights: 4096 / 1024 for hmma, 8192 / 2048 for imma, 256 / 64 for dmma.
             tensor_per_clock={HMMA: 4.0, IMMA: 4.0, DMMA: 4.0},

@@ -6,17 +6,18 @@ All rates are dense, an FMA counts as two FLOPs, and integer operations count li
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from roofmon.model.pipes import (
+    TENSOR_BF16,
+    TENSOR_FP8,
+    TENSOR_FP16,
+    TENSOR_FP64,
+    TENSOR_INT8,
+    TENSOR_TF32,
+    VECTOR_FP16,
+    VECTOR_FP32,
+    VECTOR_FP64,
+)
 from roofmon.model.roofline import Ceiling, Pipe
-
-VECTOR_FP64 = Pipe("vector", "fp64")
-VECTOR_FP32 = Pipe("vector", "fp32")
-VECTOR_FP16 = Pipe("vector", "fp16")
-TENSOR_FP64 = Pipe("tensor", "fp64")
-TENSOR_TF32 = Pipe("tensor", "tf32")
-TENSOR_FP16 = Pipe("tensor", "fp16")
-TENSOR_BF16 = Pipe("tensor", "bf16")
-TENSOR_FP8 = Pipe("tensor", "fp8")
-TENSOR_INT8 = Pipe("tensor", "int8")
 
 L1_BYTES_PER_CLOCK = 128
 """Byte per clock and SM of L1 and shared memory: 32 banks of 4 byte (CUDA C++ Programming Guide, "Shared

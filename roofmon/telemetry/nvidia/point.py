@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from roofmon.model import pipes
 from roofmon.model.roofline import Pipe
-from roofmon.telemetry.nvidia import bounds, checks
+from roofmon.telemetry.nvidia import checks
 
 
 class Metric(IntEnum):
@@ -33,12 +34,12 @@ class Metric(IntEnum):
 
 
 PIPES: Mapping[Metric, Pipe] = {
-    Metric.FP64: bounds.VECTOR_FP64,
-    Metric.FP32: bounds.VECTOR_FP32,
-    Metric.FP16: bounds.VECTOR_FP16,
-    Metric.DFMA_TENSOR: bounds.TENSOR_FP64,
-    Metric.HMMA_TENSOR: bounds.TENSOR_BF16,  # fp16 and fp8 work reads as this one too
-    Metric.IMMA_TENSOR: bounds.TENSOR_INT8,
+    Metric.FP64: pipes.VECTOR_FP64,
+    Metric.FP32: pipes.VECTOR_FP32,
+    Metric.FP16: pipes.VECTOR_FP16,
+    Metric.DFMA_TENSOR: pipes.TENSOR_FP64,
+    Metric.HMMA_TENSOR: pipes.TENSOR_BF16,  # fp16 and fp8 work reads as this one too
+    Metric.IMMA_TENSOR: pipes.TENSOR_INT8,
 }
 _LINKS = {
     Metric.PCIE_RX: "pcie_in_bytes_per_s",
