@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from roofmon.calibration.bench_messages import BenchMessage, Phase, Refused, Said
 from roofmon.calibration.manifest import load_probes
 from roofmon.calibration.probe import MODES, Mode, Probe
@@ -22,8 +20,7 @@ from roofmon.errors import ExitCode, RoofmonError
 from roofmon.lifetime import die_with_parent
 from roofmon.model.session import Notice
 from roofmon.resources import log_path
-from roofmon.stream.framing import frame
-from roofmon.stream.writer import private_output
+from roofmon.stream.writer import MessageWriter, private_output
 
 if TYPE_CHECKING:
     from roofmon.calibration.gpu_meter import CounterMeter
@@ -56,13 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not die_with_parent():
         return ExitCode.ERROR
-    output, encoder = private_output(log_path()), msgspec.msgpack.Encoder()
-
-    def say(message: BenchMessage) -> None:
-        data = memoryview(frame(encoder, message))
-        while data:
-            data = data[os.write(output, data) :]
-
+    say = MessageWriter(private_output(log_path())).send
     try:
         probes = {probe.name: probe for probe in load_probes()[0]}
         chosen = [probes[name] for name in options.probe]

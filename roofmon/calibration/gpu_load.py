@@ -3,8 +3,9 @@
 import os
 import time
 
-from roofmon.telemetry.nvidia.calibration_readings import CalibrationReadings, Use, process_name
+from roofmon.telemetry.nvidia.calibration_readings import CalibrationReadings, process_name
 from roofmon.telemetry.nvidia.events import event_words
+from roofmon.telemetry.nvidia.processes import Use
 
 BUSY = 0.05
 """Share of the SMs' time above which another process lowers a result by more than its interval."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from roofmon.calibration.probe import Probe
-from roofmon.model.roofline import bandwidth_label, pipe_label
+from roofmon.model.roofline import bandwidth_label, operation_of, pipe_label
 
 
 def probe_rows(probes: Iterable[Probe]) -> list[dict[str, object]]:
@@ -38,5 +38,4 @@ def work_per_element(probe: Probe) -> str:
         return f"bytes of {probe.counter}"
     if probe.kind == "bandwidth":
         return f"{probe.bytes_per_element} byte{each or '/element'}"
-    operation = probe.pipe.operation if probe.pipe else "FLOP"
-    return f"{probe.flops} {operation}{each}"
+    return f"{probe.flops} {operation_of(probe.pipe)}{each}"

@@ -62,12 +62,6 @@ class Counters:
         host.amend = self.amended
 
     @property
-    def explained(self) -> dict[str, float]:
-        """GPU → the part of its DRAM traffic that traced kernels explain, in the last window."""
-        now = {uuid: d.traffic.now(d.why_not).explained for uuid, d in self._devices.items()}
-        return {uuid: share for uuid, share in now.items() if share is not None}
-
-    @property
     def traffic(self) -> list[Traffic]:
         """Where the traffic of the GPUs of attached programs went, in the last window."""
         return [d.traffic.now(d.why_not) for d in self._devices.values() if d.programs]
@@ -147,17 +141,18 @@ class Counters:
         """Leave the counters of a GPU to the calibration that measures its roofs, and take them again."""
         before, self._lent = self._lent, device
         if device != before:
-            for uuid in {before, device} & self._devices.keys():
-                self._hold_or_release(uuid)
+            for uuid in self._devices:
+                if uuid in (before, device):
+                    self._hold_or_release(uuid)
 
-    def _let_go(self, uuid: str | None) -> str:
+    def _let_go(self, uuid: str) -> str:
         """Why not to sample now; "" where nothing is against it."""
         if self._paused:
             return "the screen is paused"
         return "its roofs are being measured" if uuid == self._lent else ""
 
-    def _hold_or_release(self, uuid: str | None) -> None:
-        worker = self._devices[uuid or ""].worker
+    def _hold_or_release(self, uuid: str) -> None:
+        worker = self._devices[uuid].worker
         if worker is not None:
             reason = self._let_go(uuid)
             worker.tell(Order(order="release" if reason else "resume", reason=reason))

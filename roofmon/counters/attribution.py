@@ -24,7 +24,7 @@ from roofmon.counters.results import Attribution, Traffic
 from roofmon.counters.samples import Samples, usable
 from roofmon.counters.sizes import kernel_of, sized
 from roofmon.counters.window import LEAST_SAMPLES, POOLED, UNCOVERED, WindowTable
-from roofmon.model.traffic import LEAST_BYTES_PER_S, UNTRACED_SHARE
+from roofmon.model.traffic import is_much_untraced
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -222,10 +222,10 @@ class Attributor:
     ) -> None:
         """Kernels mostly beside bursts; all of them where others are active and no burst shows them."""
         untraced, device = (
-            float(counts @ self._traffic_of) for counts in (traffic.untraced, traffic.device)
+            float(counts @ self._traffic_of) / view.seconds
+            for counts in (traffic.untraced, traffic.device)
         )
-        much = max(UNTRACED_SHARE * device, LEAST_BYTES_PER_S * view.seconds)
-        active = foreign or untraced > much
+        active = foreign or is_much_untraced(untraced, device)
         hidden = active and not foreign_mask.any() and not self._idle_is_quiet(view, traffic)
         kernels, which = np.unique(kernel_of(view.ids), return_inverse=True)
         whole = np.bincount(which, weights=view.table.sum(axis=0))

@@ -15,8 +15,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from roofmon.counters.cupti_library import device_index, load_cupti
 from roofmon.counters.hold import Hold
 from roofmon.counters.meter_messages import Counted, Ready, Refused, Said
@@ -26,8 +24,7 @@ from roofmon.counters.samples import Samples
 from roofmon.errors import ExitCode, RoofmonError
 from roofmon.lifetime import die_with_parent
 from roofmon.resources import log_path
-from roofmon.stream.framing import frame
-from roofmon.stream.writer import private_output
+from roofmon.stream.writer import MessageWriter, private_output
 
 INTERVAL_US = 1_000
 _READ_S = 0.1
@@ -43,13 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not die_with_parent():
         return ExitCode.ERROR
-    output, encoder = private_output(log_path()), msgspec.msgpack.Encoder()
-
-    def say(said: Said) -> None:
-        data = memoryview(frame(encoder, said))
-        while data:
-            data = data[os.write(output, data) :]
-
+    say = MessageWriter(private_output(log_path())).send
     with contextlib.suppress(BrokenPipeError):
         try:
             _meter(options.device, options.counter, say)

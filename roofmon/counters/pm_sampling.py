@@ -21,9 +21,9 @@ Integers = NDArray[np.int64]
 _SLOTS = (64, 96, 128, 192, 256, 512, 1024, 2048)
 _ROOMY = 4  # times the samples: an image so much larger than needed costs more than making another
 _LATE = 16
-"""Samples that are begun but not complete at any moment, about: their counters come from many units. An
-image that fills up loses those it has begun (of 32 slots 19 came out complete, on an H200), so one must
-have room for all that is there and these. A slot costs 25–90 µs, used or not."""
+"""More samples than there should be, for which an image has room all the same: what a full one has no room
+for is lost (with 32 slots for 50 samples a read, 43 % of all on an H200). A slot costs 25–90 µs, used or
+not."""
 # cupti-python's one irregular name.
 _CLASSES = {"profiler_deinitialize": "ProfilerDeInitialize"}
 

@@ -233,6 +233,11 @@ def bandwidth_label(level: str, counts: str = REQUESTED) -> str:
     return level_label(level) + ("" if counts == REQUESTED else " sampled")
 
 
+def operation_of(pipe: Pipe | None) -> str:
+    """What a pipe's work is counted in: "FLOP", "OP" for integers; where the pipe is not known, FLOP."""
+    return pipe.operation if pipe is not None else "FLOP"
+
+
 def pipe_label(pipe: Pipe) -> str:
     """How a pipe is written on screen: tensor pipes by precision, vector fp16 and the like in full."""
     natural = "vector" if pipe.precision in ("fp64", "fp32", "int32") else "tensor"

@@ -8,7 +8,6 @@ UNTRACED_SHARE = 0.05
 """More of a device's DRAM traffic than this from nothing that is traced: other programs are at work on it,
 and may be beside the traced kernels as well."""
 
-
 LEAST_BYTES_PER_S = 1e9
 """Less DRAM traffic than this is not worth a word, whosever it is."""
 
@@ -55,8 +54,13 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def much_untraced(self) -> bool:
         """Whether more is untraced than can be overlooked."""
-        rate, share = self.untraced_bytes_per_s, self.untraced_share
-        return share is not None and share > UNTRACED_SHARE and (rate or 0.0) > LEAST_BYTES_PER_S
+        untraced, whole = self.untraced_bytes_per_s, self.dram_bytes_per_s
+        return untraced is not None and whole is not None and is_much_untraced(untraced, whole)
+
+
+def is_much_untraced(untraced_bytes_per_s: float, bytes_per_s: float) -> bool:
+    """Whether so much of a device's traffic is untraced that it cannot be overlooked."""
+    return untraced_bytes_per_s > max(UNTRACED_SHARE * bytes_per_s, LEAST_BYTES_PER_S)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

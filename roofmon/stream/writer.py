@@ -35,7 +35,7 @@ class MessageWriter:
         self._descriptor = descriptor
         self._encoder = msgspec.msgpack.Encoder()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: msgspec.Struct) -> None:
         """Write one message whole. Raises BrokenPipeError when the reader is gone."""
         data = memoryview(frame(self._encoder, message))
         while data:

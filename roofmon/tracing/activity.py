@@ -89,10 +89,8 @@ class Timeline:
         The first call only finds out where to begin, and gives no activity.
         """
         cut, begin = now_ns - hold_ns, self._cut
-        if (
-            begin is not None and cut <= begin
-        ):  # the wall clock was set back, or records come later now
-            cut = begin
+        if begin is not None and cut <= begin:
+            cut = begin  # the wall clock was set back, or records come later now
         self._cut = cut
         start, end, rows = self._kernels.take(cut)
         copies = self._copies.take(cut)

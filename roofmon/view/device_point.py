@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from roofmon.chart.scene import Place
 from roofmon.model.activity import Activity
 from roofmon.model.device import DeviceSample
-from roofmon.model.roofline import PRECISIONS, UNITS, Pipe, pipe_label
+from roofmon.model.roofline import PRECISIONS, UNITS, Pipe, operation_of, pipe_label
 from roofmon.model.snapshot import Device, Snapshot
 from roofmon.units import si, significant
 from roofmon.view.tracing import extended_activity
@@ -108,7 +108,7 @@ def point_text(point: DevicePoint) -> str:
         return f"no point: {point.why}"
     pipe = point.main_pipe
     most = f" {pipe_label(pipe)}" if pipe and len(point.rates) > 1 else ""
-    bound, operation = "≤" if point.upper_bound else "", pipe.operation if pipe else "FLOP"
+    bound, operation = "≤" if point.upper_bound else "", operation_of(pipe)
     rate = si(point.flops, f"{operation}/s")
     return f"{bound}{rate}{most} at {significant(point.intensity)} {operation}/byte"
 

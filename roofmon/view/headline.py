@@ -3,7 +3,7 @@
 import numpy as np
 
 from roofmon.model.position import Positions
-from roofmon.model.roofline import level_label
+from roofmon.model.roofline import level_label, operation_of
 from roofmon.model.table import Column, KernelTable
 from roofmon.units import duration, percent, si
 from roofmon.view.facts import (
@@ -46,8 +46,7 @@ def _unplaced(table: KernelTable, positions: Positions, row: int) -> str:
         if np.isfinite(rate := position.achieved[row])
     ]
     if np.isfinite(positions.flops[row]):
-        pipe = main_pipe(table, row)
-        operation = pipe.operation if pipe else "FLOP"
+        operation = operation_of(main_pipe(table, row))
         rates.append(si(float(positions.flops[row]), f"{operation}/s"))
     if rates:
         return f"{', '.join(rates)}; no roof is measured for it yet"

@@ -7,15 +7,13 @@ samples of seven counters every 0.2 ms, every kernel launch, and what each workl
 Of each workload the excerpt keeps 100 ms from its middle, of the one with 220,000 launches/s 60 ms.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
-from recording import RECORDING, load_whole
+from recording import BESIDE_NS, RECORDING, load_whole, packed
 
 LENGTH_NS = 100_000_000
 SHORT_NS = 60_000_000
-BESIDE_NS = 3_000_000
 
 
 def main() -> None:
@@ -37,22 +35,9 @@ def main() -> None:
             launches.start_ns < phase["t1"] + BESIDE_NS
         )
     samples, launches = samples.take(keep_samples), launches.take(keep_launches)
-    origin = int(launches.start_ns[0])
     path = Path(__file__).with_name("data") / "h200_excerpt.npz"
-    np.savez_compressed(
-        path,
-        origin_ns=origin,
-        metrics=np.array(samples.metrics),
-        # Differences compress ten times better than times; all are exact.
-        start_ns=np.diff(samples.start_ns, prepend=origin),
-        length_ns=(samples.end_ns - samples.start_ns).astype(np.int32),
-        values=samples.values.astype(np.float32),
-        kernel=launches.kernel.astype(np.uint8),
-        launch_ns=np.diff(launches.start_ns, prepend=origin),
-        duration_ns=(launches.end_ns - launches.start_ns).astype(np.int32),
-        kernels=np.array([f"{name}\t{grid}\t{block}" for name, grid, block in kernels]),
-        phases=json.dumps(phases),
-    )
+    named = [f"{name}\t{grid}\t{block}" for name, grid, block in kernels]
+    np.savez_compressed(path, **packed(samples, launches, phases, named))
     print(f"{path}: {path.stat().st_size / 1e3:.0f} kB from {RECORDING}")
 
 

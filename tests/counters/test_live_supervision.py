@@ -86,8 +86,10 @@ def test_live_results_become_the_work_of_rows(running):
     counters.launched(UUID, ran.kernel, ran.start_ns, ran.end_ns)
     counters.launched("cpu", ran.kernel, ran.start_ns, ran.end_ns)  # which has no counters
     counters.advance(int(ran.end_ns.max()) + 10 * MS, {UUID: [1]})
-    running.until(lambda: counters.explained)
-    assert counters.explained[UUID] == pytest.approx(1.0, abs=0.01)
+    running.until(lambda: any(t.explained is not None for t in counters.traffic))
+    (traffic,) = counters.traffic
+    assert traffic.device == UUID
+    assert traffic.explained == pytest.approx(1.0, abs=0.01)
     columns = {
         (c.kind, c.key, c.upper_bound): c
         for c in counters.work.columns(everything=False, standing=lambda _: True)

@@ -37,7 +37,7 @@ def health_words(seen: Seen) -> str:
         f"{h.overflows} overflows, {h.gaps} gaps, {h.dropped} dropped"
         for h in seen.health.values()
     ]
-    words += [f"{part:.1%} of DRAM traffic explained" for part in seen.explained.values()]
+    words += [f"{part:.1%} of DRAM traffic explained" for part in seen.explained]
     return "; ".join([*words, f"{seen.dropped} records lost"])
 
 

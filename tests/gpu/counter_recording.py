@@ -1,6 +1,5 @@
 """A recording of the hard mix: samples, launches and truth in a small file, and its offline attribution."""
 
-import json
 import math
 import sys
 import time
@@ -13,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "counters"))
 import numpy as np
 from counter_accuracy import Mixed, Sampled
 from counter_watch import Loads, ProgramError
-from recording import rebinned
+from recording import BESIDE_NS, packed, rebinned, unpacked
 from traced_gpu_program import CountingMonitor
 
 from roofmon.counters.attribution import Attributor
@@ -25,7 +24,6 @@ from roofmon.counters.samples import Samples
 from roofmon.counters.weights import FMA_HEAVY
 from roofmon.tracing.endpoints import find_endpoints
 
-BESIDE_NS = 3_000_000
 WINDOW_NS = 1_000_000_000
 METRICS = (DRAM_READ, DRAM_WRITE, L2, FMA_HEAVY)  # those that the mix moves; others only take room
 _Z95 = 1.959963984540054
@@ -79,42 +77,17 @@ def record(
 
 def write(path: Path, recorded: Recorded) -> int:
     """Writes a file; its size."""
-    samples, launches = recorded.samples, recorded.launches
-    origin = int(min(samples.start_ns[0], launches.start_ns[0]))
+    arrays = packed(recorded.samples, recorded.launches, recorded.phases, recorded.kernels)
     with path.open("wb") as file:  # savez would add .npz to a name without it
-        np.savez_compressed(
-            file,
-            origin_ns=origin,
-            metrics=np.array(samples.metrics),
-            # Differences compress ten times better than times; all are exact.
-            start_ns=np.diff(samples.start_ns, prepend=origin),
-            length_ns=(samples.end_ns - samples.start_ns).astype(np.int32),
-            values=samples.values.astype(np.float32),
-            kernel=launches.kernel.astype(np.uint16),
-            launch_ns=np.diff(launches.start_ns, prepend=origin),
-            duration_ns=(launches.end_ns - launches.start_ns).astype(np.int32),
-            kernels=np.array(recorded.kernels),
-            phases=json.dumps(recorded.phases),
-        )
+        np.savez_compressed(file, **arrays)
     return path.stat().st_size
 
 
 def read(path: Path) -> Recorded:
     """What `write` wrote."""
     with np.load(path, allow_pickle=False) as file:
-        start = file["origin_ns"] + np.cumsum(file["start_ns"])
-        begin = file["origin_ns"] + np.cumsum(file["launch_ns"])
-        return Recorded(
-            Samples(
-                tuple(str(name) for name in file["metrics"]),
-                start,
-                start + file["length_ns"],
-                file["values"].astype(np.float64),
-            ),
-            Launches(file["kernel"].astype(np.int64), begin, begin + file["duration_ns"]),
-            [str(kernel) for kernel in file["kernels"]],
-            json.loads(str(file["phases"])),
-        )
+        samples, launches, phases, kernels = unpacked(file)
+    return Recorded(samples, launches, kernels, phases)
 
 
 def replay(recorded: Recorded, factor: int = 1) -> dict[str, list[Mixed]]:

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ class Seen:
     snapshot: Snapshot
     rung: Rung
     health: Mapping[str, Health]
-    explained: Mapping[str, float]
+    explained: Sequence[float]
     attached: bool
     dropped: int
 
@@ -289,7 +289,7 @@ class Watch:
                 self._state.snapshot(),
                 self._counters.rung(),
                 dict(self._counters.health),
-                dict(self._counters.explained),
+                [t.explained for t in self._counters.traffic if t.explained is not None],
                 any(program.state == "attached" for program in states),
                 self._traced.dropped,
             )

@@ -5,7 +5,6 @@ Every call may hang where the driver does: make them in a process that somebody 
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pynvml as nvml  # type: ignore[import-untyped, unused-ignore]
@@ -17,7 +16,7 @@ from roofmon.model.roofline import Roofline
 from roofmon.telemetry.nvidia import checks
 from roofmon.telemetry.nvidia.facts import Facts, Part, mig_parts
 from roofmon.telemetry.nvidia.library import Library, driver_version, reason
-from roofmon.telemetry.nvidia.processes import describe_processes, read_processes
+from roofmon.telemetry.nvidia.processes import Use, describe_processes, read_processes, read_use
 from roofmon.telemetry.nvidia.readings import Readings, newest
 
 _event_reasons = newest(
@@ -27,15 +26,6 @@ _event_reasons = newest(
 _NO_SAMPLES = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Use:
-    """That a process kept `share` (0 … 1) of the SMs busy until `time_us` (Unix time in µs)."""
-
-    pid: int
-    time_us: int
-    share: float
 
 
 def list_gpus() -> list[DeviceDescription]:
@@ -124,16 +114,10 @@ class CalibrationReadings:
         The driver looks every fraction of a second, so that the latest is missing.
         """
         try:
-            samples = nvml.nvmlDeviceGetProcessUtilization(self._part.gpu, since_us)
+            found = read_use(self._part.gpu, since_us)
         except nvml.NVMLError as error:
             return [] if error.value in _NO_SAMPLES else None
-        return [
-            Use(sample.pid, sample.timeStamp, sample.smUtil / 100)
-            for sample in samples
-            if sample.pid not in own
-            and sample.timeStamp > since_us
-            and checks.PERCENT(sample.smUtil) is None
-        ]
+        return [use for use in found if use.pid not in own and use.time_us > since_us]
 
     def _ask(
         self, name: str, call: Callable[[], T], check: Callable[[T], str | None] | None = None

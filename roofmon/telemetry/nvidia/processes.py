@@ -4,6 +4,7 @@ import functools
 import pwd
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,15 @@ _compute = newest(
 _graphics = newest(
     nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetGraphicsRunningProcesses_v2
 )
+
+
+@dataclass(frozen=True)
+class Use:
+    """That a process kept `share` (0 … 1) of the SMs busy until `time_us` (Unix time in µs)."""
+
+    pid: int
+    time_us: int
+    share: float
 
 
 def read_processes(
@@ -55,12 +65,19 @@ def read_busy(handle: Any) -> dict[int, float]:
 
     Raises NVMLError where the driver does not tell, as when none did.
     """
-    since_us = time.time_ns() // 1000 - _LATELY_US
     busy: dict[int, float] = {}
-    for sample in nvml.nvmlDeviceGetProcessUtilization(handle, since_us):
-        if PERCENT(sample.smUtil) is None:
-            busy[sample.pid] = max(busy.get(sample.pid, 0.0), sample.smUtil / 100)
+    for use in read_use(handle, time.time_ns() // 1000 - _LATELY_US):
+        busy[use.pid] = max(busy.get(use.pid, 0.0), use.share)
     return busy
+
+
+def read_use(handle: Any, since_us: int) -> list[Use]:
+    """What the driver sampled of processes since a moment, as far as it is plausible. Raises NVMLError."""
+    return [
+        Use(sample.pid, sample.timeStamp, sample.smUtil / 100)
+        for sample in nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        if PERCENT(sample.smUtil) is None
+    ]
 
 
 def describe_processes(
