@@ -14,13 +14,14 @@ import msgspec
 from roofmon import __version__
 from roofmon.collector.calibration import Calibrations
 from roofmon.collector.counters import Counters
+from roofmon.collector.demo_workload import DemoWorkload
 from roofmon.collector.host_state import HostState
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.programs import Programs
 from roofmon.collector.rungs import ladder
 from roofmon.collector.telemetry import Telemetry
 from roofmon.collector.traced import Traced
-from roofmon.collector.workers import Process, start_process
+from roofmon.collector.workers import Process
 from roofmon.device_choice import choose, default_device
 from roofmon.errors import RoofmonError
 from roofmon.model.activity import Activity, TracedProgram
@@ -38,7 +39,7 @@ from roofmon.stream.messages import (
     Tick,
 )
 from roofmon.stream.writer import StreamWriter
-from roofmon.telemetry.host import describe_cpu, read_host
+from roofmon.telemetry.host import describe_cpu
 
 _KEYFRAME_S = 30.0
 _DEVICES_S = 5.0  # within which the devices should be known
@@ -72,7 +73,6 @@ class Collector:
         self._interval_s = interval_s
         self._device = device
         self._cpu = describe_cpu()
-        self._demo_wanted = demo
         self._begun = False
         self._started = time.monotonic()
         self._log: IO[bytes] | int = sys.stderr.fileno()
@@ -127,7 +127,11 @@ class Collector:
         self._calibrations = Calibrations(
             self._host, self._watch, self._unwatch, self._log, measure=calibrate
         )
-        self._workload: Process | None = None
+        self._workload = (
+            DemoWorkload(self._host, self._watch, self._log, on_cpu=device == "cpu")
+            if demo
+            else None
+        )
 
     def stop(self) -> None:
         """End the loop soon; safe to call from a signal handler."""
@@ -157,7 +161,7 @@ class Collector:
                     next_tick = max(next_tick + self._interval_s, now + self._interval_s / 2)
         finally:
             if self._workload is not None:
-                self._workload.end(at_once=True)
+                self._workload.close()
             self._calibrations.close()
             self._counters.close()
             self._telemetry.close()
@@ -271,13 +275,6 @@ class Collector:
     def _unwatch(self, process: Process) -> None:
         self._selector.unregister(process.fileno())
 
-    def _workload_ended(self, problem: str) -> None:
-        self._workload = None
-        self._host.notice(
-            "error" if problem else "info",
-            f"the demo workload ended ({problem})" if problem else "the demo workload has ended",
-        )
-
     def _begin(self, devices: Sequence[DeviceDescription]) -> None:
         """The devices are known: measure, where that is wanted."""
         self._begun = True
@@ -295,16 +292,8 @@ class Collector:
         self._calibrations.supervise(now)
         self._counters.lend(self._calibrations.measuring)
         self._counters.supervise(now)
-        if self._demo_wanted and self._begun and not self._calibrations.busy:
-            self._demo_wanted = False
-            host = read_host()
-            arguments = ["--until-stdin-closes", "--threads", str(host.cores)]
-            if self._device == "cpu":
-                arguments += ["--backend", "numpy"]
-            if host.caches.llc_bytes:
-                arguments += ["--llc-bytes", str(host.caches.llc_bytes)]
-            self._workload = start_process("roofmon.demo", arguments, self._log)
-            self._watch(self._workload, self._host.take, self._workload_ended)
+        if self._workload is not None and self._begun and not self._calibrations.busy:
+            self._workload.start()
 
     # --- commands -----------------------------------------------------------------------------
 

@@ -93,9 +93,8 @@ def _limits_and_flags(result: CalibrationResult) -> dict[str, list[str]]:
 
 def calibration_json(result: CalibrationResult) -> dict[str, Any]:
     """The same as a value for JSON: SI units, and null for what is unknown."""
-    from roofmon.report.json import (
-        ceiling_document,  # brings numpy, which a list of probes does not need
-    )
+    # Late: it brings numpy, which a list of probes does not need.
+    from roofmon.report.json_devices import ceiling_document
 
     conditions = result.roofline.conditions
     return {

@@ -5,7 +5,6 @@ SI units and nanoseconds; percentages go from 0 to 100. What is not known is nul
 """
 
 import json
-import math
 from collections.abc import Iterable
 from typing import Any, TextIO
 
@@ -14,14 +13,14 @@ import numpy as np
 
 from roofmon import __version__
 from roofmon.diagnosis import Finding, diagnose_kernel, diagnose_session
-from roofmon.model.activity import Activity, TracedProgram
-from roofmon.model.device import DeviceSample
-from roofmon.model.roofline import NO_ROOFS, Ceiling, Pipe
-from roofmon.model.snapshot import Device, Snapshot
+from roofmon.model.activity import TracedProgram
+from roofmon.model.roofline import NO_ROOFS, Pipe
+from roofmon.model.snapshot import Snapshot
 from roofmon.model.table import Column, KernelTable
-from roofmon.model.traffic import Traffic
 from roofmon.model.work import Quantity
-from roofmon.view import View, ViewState, build_view, device_point, untraced
+from roofmon.report.json_devices import device_document, place_document
+from roofmon.report.json_numbers import in_percent, known
+from roofmon.view import View, ViewState, build_view, untraced
 from roofmon.view.facts import missing_work, roofless_levels, unknown_time
 from roofmon.view.traffic import UNTRACED
 
@@ -77,7 +76,7 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
         "programs": [{"pid": pid, "name": name} for pid, name in snapshot.programs.items()],
         "traced": [_traced(program) for program in snapshot.traced],
         "devices": [
-            _device(
+            device_document(
                 device,
                 snapshot.activity.get(device.description.uuid),
                 snapshot.traffic.get(device.description.uuid),
@@ -109,55 +108,8 @@ def _traced(program: TracedProgram) -> dict[str, Any]:
         **fields,
         "reason": program.reason or None,
         "cupti": program.cupti or None,
-        "cost_percent": _percent(program.cost),
+        "cost_percent": in_percent(program.cost),
     }
-
-
-def _activity(activity: Activity | None) -> dict[str, Any] | None:
-    """What traced kernels did on a device; null where none is traced."""
-    if activity is None:
-        return None
-    fields = msgspec.structs.asdict(activity)
-    del fields["device"]
-    return {
-        **fields,
-        "busy_percent": _percent(activity.busy),
-        "gaps_percent": _percent(activity.idle),
-        "launch_bound_percent": _percent(activity.launch_bound),
-    }
-
-
-def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:
-    """Where the DRAM traffic of a device goes; null where no kernel on it is traced."""
-    if traffic is None:
-        return None
-    fields = msgspec.structs.asdict(traffic)
-    del fields["device"]
-    shares = {
-        "explained_percent": traffic.explained,
-        "explained_of_gpm_percent": traffic.explained_of_gpm,
-        "untraced_percent": traffic.untraced_share,
-    }
-    return {
-        **fields,
-        "contended": traffic.contended or None,
-        "missing": dict(traffic.missing),
-        **{name: None if share is None else _percent(share) for name, share in shares.items()},
-    }
-
-
-def ceiling_document(ceiling: Ceiling) -> dict[str, Any]:
-    """One ceiling: byte/s or FLOP/s, Hz, and `level` or `pipe` by its kind."""
-    rest = msgspec.structs.asdict(ceiling)
-    for name in ("kind", "level", "pipe"):
-        del rest[name]
-    return {"kind": ceiling.kind, **_place(ceiling), **rest}
-
-
-def _place(ceiling: Ceiling) -> dict[str, Any]:
-    if ceiling.pipe is None:
-        return {"level": ceiling.level}
-    return {"pipe": msgspec.structs.asdict(ceiling.pipe)}
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
@@ -182,63 +134,9 @@ def _findings(snapshot: Snapshot, views: Iterable[View]) -> Iterable[Finding]:
             yield from diagnose_kernel(view, int(row))
 
 
-def _device(device: Device, activity: Activity | None, traffic: Traffic | None) -> dict[str, Any]:
-    roofline = device.roofline
-    return {
-        **msgspec.structs.asdict(device.description),
-        "sample": None if device.sample is None else _sample(device.sample),
-        "point": _point(device),
-        "activity": _activity(activity),
-        "traffic": _traffic(traffic),
-        "progress": None if device.progress is None else msgspec.structs.asdict(device.progress),
-        "roofline": {
-            "ceilings": [ceiling_document(c) for c in roofline.ceilings],
-            "conditions": None
-            if roofline.conditions is None
-            else msgspec.structs.asdict(roofline.conditions),
-            "latency": {
-                "launch_s": roofline.latency.launch_s,
-                "load_s": dict(roofline.latency.load_s),
-            },
-        },
-    }
-
-
-def _sample(sample: DeviceSample) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(sample)
-    del fields["device"]
-    processes = sample.processes
-    return {
-        **{k: _known(v) if isinstance(v, float) else v for k, v in fields.items()},
-        "lost": sample.lost or None,
-        "rates": None if sample.rates is None else _rates(sample.rates.items()),
-        "processes": None if processes is None else [msgspec.structs.asdict(p) for p in processes],
-        "missing": dict(sample.missing),
-    }
-
-
-def _point(device: Device) -> dict[str, Any] | None:
-    """The device's own place on its roofline; null where no device of its kind has one."""
-    point = device_point(device)
-    if point is None:
-        return None
-    return {
-        "intensity": _maybe(point.intensity),
-        "flops_per_s": _maybe(point.flops),
-        "bytes_per_s": _maybe(point.bytes_per_s),
-        "rates": _rates((pipe.key, rate) for pipe, rate in point.rates.items()),
-        "upper_bound": point.upper_bound,
-        "reason": point.why or None,
-    }
-
-
-def _rates(rates: Iterable[tuple[str, float]]) -> dict[str, float | None]:
-    return {key: _known(rate) for key, rate in rates}
-
-
 def _kernel(view: View, row: int) -> dict[str, Any]:
     table, description = view.table, view.table.descriptions[row]
-    whole = {name: _known(table.column(column)[row]) for name, column in _COUNTS.items()}
+    whole = {name: known(table.column(column)[row]) for name, column in _COUNTS.items()}
     return {
         **{
             name: getattr(description, name)
@@ -251,9 +149,9 @@ def _kernel(view: View, row: int) -> dict[str, Any]:
         "occupancy": description.occupancy,
         "occupancy_limiter": description.occupancy_limiter or None,
         **{name: None if value is None else round(value) for name, value in whole.items()},
-        **{name: _known(table.column(column)[row]) for name, column in _STATISTICS.items()},
-        "graph_percent": _percent(table.column(Column.GRAPH_SHARE)[row]),
-        "time_percent": _percent(table.time_share[row]),
+        **{name: known(table.column(column)[row]) for name, column in _STATISTICS.items()},
+        "graph_percent": in_percent(table.column(Column.GRAPH_SHARE)[row]),
+        "time_percent": in_percent(table.time_share[row]),
         "precisions": list(description.candidates),
         "precision_told": description.told or None,
         "work": _work(table, row),
@@ -273,9 +171,7 @@ def _untraced(view: View) -> Iterable[dict[str, Any]]:
         "device": traffic.device,
         "kind": "untraced",
         "bytes_per_s": traffic.untraced_bytes_per_s,
-        "dram_percent": None
-        if traffic.untraced_share is None
-        else _percent(traffic.untraced_share),
+        "dram_percent": in_percent(traffic.untraced_share),
         "reasons": {"launches": "nothing is known of what moved it"},
     }
 
@@ -304,21 +200,23 @@ def _position(view: View, row: int) -> dict[str, Any]:
     roof = positions.roof_of(row)
     return {
         "class": positions.class_of(row).value,
-        "roof": None if roof is None else {"kind": roof.kind, **_place(roof), "value": roof.value},
-        "percent": _percent(positions.fraction[row]),
-        "percent_low": _percent(positions.low[row]),
-        "percent_high": _percent(positions.high[row]),
-        "headroom": _known(positions.headroom[row]),
-        "flops_per_s": _known(positions.flops[row]),
-        "floor_ns": _known(positions.floor_ns[row]),
-        "serial_floor_ns": _known(positions.serial_floor_ns[row]),
+        "roof": None
+        if roof is None
+        else {"kind": roof.kind, **place_document(roof), "value": roof.value},
+        "percent": in_percent(positions.fraction[row]),
+        "percent_low": in_percent(positions.low[row]),
+        "percent_high": in_percent(positions.high[row]),
+        "headroom": known(positions.headroom[row]),
+        "flops_per_s": known(positions.flops[row]),
+        "floor_ns": known(positions.floor_ns[row]),
+        "serial_floor_ns": known(positions.serial_floor_ns[row]),
         "levels": [
             {
                 "level": level,
-                "intensity": _known(p.intensity[row]),
-                "bytes_per_s": _known(p.achieved[row]),
-                "attainable": _known(p.attainable[row]),
-                "percent": _percent(p.percent[row]),
+                "intensity": known(p.intensity[row]),
+                "bytes_per_s": known(p.achieved[row]),
+                "attainable": known(p.attainable[row]),
+                "percent": in_percent(p.percent[row]),
             }
             for level, p in positions.levels.items()
             if np.isfinite(p.achieved[row]) or np.isfinite(p.intensity[row])
@@ -339,15 +237,3 @@ def _reasons(view: View, row: int) -> dict[str, str]:
         why = "no roof is measured for the pipe or the memory level it uses"
         reasons["position"] = "; ".join(roofless.values()) or why
     return reasons | {f"percent_{level}": reason for level, reason in roofless.items()}
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _maybe(value: float | None) -> float | None:
-    return None if value is None else _known(value)
-
-
-def _percent(fraction: float) -> float | None:
-    return float(fraction) * 100 if math.isfinite(fraction) else None
