@@ -29,7 +29,8 @@ _COUNTED_S = 2.0
 _KILLED_S = 2.0
 _SETTLE_S = 0.05  # the GPU has waited for the counters and must get up to its clocks again
 _BUSY_S = 0.15
-_FEWEST = 50  # samples of 1 ms
+_TOGETHER_NS = 10_000_000  # kernels of 2 ms rest at their ends, which single samples hit or miss
+_FEWEST = 8
 _LEAST = 0.9  # of what was requested: a counter that sees less does not see all of it
 
 
@@ -118,7 +119,7 @@ def time_of_counted_byte(
         requested: the bytes that the kernel asks for.
         clock: reads the SM clock in Hz.
 
-    Returns a Timing whose launch is one byte and whose `n` is the number of samples. Raises
+    Returns a Timing whose launch is one byte and whose `n` counts stretches of 10 ms. Raises
     NotApplicableError where the counter cannot be had, or does not see what was requested.
     """
     try:
@@ -131,7 +132,8 @@ def time_of_counted_byte(
     finally:
         meter.close()
     if len(seconds) < _FEWEST:
-        raise NotApplicableError(f"only {len(seconds)} samples of the counter lie in its time")
+        told = f"samples of only {len(seconds)} × {_TOGETHER_NS // 1_000_000} ms"
+        raise NotApplicableError(f"{told} of the counter lie in its time")
     median, low, high = median_with_interval(seconds)
     seen = timing.median_s / median / requested
     if not seen >= _LEAST:
@@ -157,11 +159,19 @@ def _for_all(seconds: float) -> Rule:
 def _seconds_per_byte(
     counted: Counted, busy_from_ns: int, busy_until_ns: int
 ) -> NDArray[np.float64]:
-    """Of the samples that lie wholly within the busy time, shape (s,); infinite where nothing moved."""
+    """Of stretches of samples that lie wholly within the busy time, shape (s,); infinite where nothing
+    moved."""
     start, end = np.array(counted.start_ns, np.int64), np.array(counted.end_ns, np.int64)
     inside = (start >= busy_from_ns) & (end <= busy_until_ns) & (end > start)
+    length, counts = (end - start)[inside], np.array(counted.counts)[inside]
+    if not len(length):
+        return np.empty(0)
+    each = max(1, round(_TOGETHER_NS / float(np.median(length))))
+    whole = len(length) // each * each
     with np.errstate(divide="ignore"):
         seconds: NDArray[np.float64] = (
-            (end - start)[inside] / 1e9 / np.array(counted.counts)[inside]
+            length[:whole].reshape(-1, each).sum(axis=1)
+            / 1e9
+            / counts[:whole].reshape(-1, each).sum(axis=1)
         )
     return seconds

@@ -39,6 +39,8 @@ _CHANGED = 0.10  # of the prediction: kernels whose work changed this much have 
 _SPOILED = 3.0  # times the largest residual that a window's kernels are known for
 # Part of a kernel's executions beside foreign traffic above which nothing of it is clean.
 _CONTENDED = 0.5
+# Half-width of the 95 % interval of a kernel's traffic up to which bursts of others were told from it.
+_TOLD_APART = 0.01
 # Foreign rate over traced rate, in idle time, under which others move nothing to speak of, and the part of
 # the time that must be idle to see that.
 _QUIET, _IDLE = 0.02, 0.02
@@ -165,7 +167,9 @@ class Attributor:
     ) -> Attribution:
         known = self._known
         traffic = self._traffic(view, foreign_mask)
-        self._mark_contended(view, foreign_mask, foreign, traffic)
+        much = self._much_is_untraced(view, traffic)
+        self._mark_contended(view, foreign_mask, foreign or much, traffic)
+        moving = much or (foreign and foreign_mask.any())
         listed = known.ids >= 0
         kernels, which = np.unique(kernel_of(known.ids[listed]), return_inverse=True)
         # Sums over the sizes of a kernel.
@@ -184,6 +188,8 @@ class Attributor:
         groups, of_group, of_group_errors = together(totals, covariances)
         number = (sums @ launches)[:, np.newaxis]
         errors = np.sqrt(np.stack([np.diag(c) for c in covariances], axis=1).clip(0.0))
+        contended = [self._contended.get(kernel, False) for kernel in kernels.tolist()]
+        mixed = 1.96 * errors @ self._traffic_of > _TOLD_APART * (totals @ self._traffic_of)
         return Attribution(
             metrics=self.metrics,
             kernels=kernels,
@@ -193,9 +199,7 @@ class Attributor:
             groups=groups,
             together=of_group / number,
             together_errors=of_group_errors / number,
-            contended=np.array(
-                [self._contended.get(kernel, False) for kernel in kernels.tolist()], dtype=np.bool_
-            ),
+            contended=np.array(contended, dtype=np.bool_) | (mixed & moving),
             pooled=view.pooled,
             traffic=traffic,
             clock=clock,
@@ -217,15 +221,17 @@ class Attributor:
             untraced=view.values[~view.covered].sum(axis=0) + idle + burst,
         )
 
-    def _mark_contended(
-        self, view: WindowTable, foreign_mask: Mask, foreign: bool, traffic: Traffic
-    ) -> None:
-        """Kernels mostly beside bursts; all of them where others are active and no burst shows them."""
+    def _much_is_untraced(self, view: WindowTable, traffic: Traffic) -> bool:
         untraced, device = (
             float(counts @ self._traffic_of) / view.seconds
             for counts in (traffic.untraced, traffic.device)
         )
-        active = foreign or is_much_untraced(untraced, device)
+        return is_much_untraced(untraced, device)
+
+    def _mark_contended(
+        self, view: WindowTable, foreign_mask: Mask, active: bool, traffic: Traffic
+    ) -> None:
+        """Kernels mostly beside bursts; all of them where others are active and no burst shows them."""
         hidden = active and not foreign_mask.any() and not self._idle_is_quiet(view, traffic)
         kernels, which = np.unique(kernel_of(view.ids), return_inverse=True)
         whole = np.bincount(which, weights=view.table.sum(axis=0))

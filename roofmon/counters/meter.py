@@ -2,7 +2,7 @@
 
 Its own, since CuPy brings another CUPTI than the one that can sample. It loads its libraries at once and
 then waits: at the first byte on stdin it takes the counters and says `meter_messages.Ready`, at the second
-it gives them back and says what was counted. It ends then, when stdin closes, with its parent, or when it
+it says what was counted and gives them back. It ends then, when stdin closes, with its parent, or when it
 has had the counters for `_LONGEST_S`.
 """
 
@@ -76,15 +76,15 @@ def _meter(device: str, counter: str, say: Callable[[Said], None]) -> None:
             parts.append(sampler.read())
         time.sleep(_LATE_S)
         parts.append(sampler.read())
-        metrics, lost = sampler.metrics, sampler.overflows
+        metrics = sampler.metrics
+        if sampler.overflows:
+            raise RoofmonError("samples were lost: the GPU's buffer for them was full")
+        if counter not in metrics:
+            raise RoofmonError(f"{counter} cannot be sampled on this GPU")
+        say(_counted(parts, metrics.index(counter)))
     finally:
         sampler.close()
         hold.give_back()
-    if lost:
-        raise RoofmonError("samples were lost: the GPU's buffer for them was full")
-    if counter not in metrics:
-        raise RoofmonError(f"{counter} cannot be sampled on this GPU")
-    say(_counted(parts, metrics.index(counter)))
 
 
 def _counted(parts: Sequence[Samples], column: int) -> Counted:

@@ -1,8 +1,8 @@
 """PM sampling of one GPU through cupti-python's low-level calls.
 
 Its class `Collector` is not used for reading: that makes a counter image and a host object for every
-read and an array for every sample, and does not tell whether the hardware buffer overflowed. Here an image
-serves as long as its size does, and a sample costs two calls.
+read and an array for every sample, and does not tell whether the hardware buffer overflowed. Here one image
+serves as long as the settings do, and a sample costs two calls.
 """
 
 import contextlib
@@ -16,14 +16,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Of an image. Only the one made last is used: one of another size, made before it, could not be cleared any
-# more (ERROR_UNKNOWN, CUPTI 13.4), as if CUPTI went by the size that it was asked for last.
-_SLOTS = (64, 96, 128, 192, 256, 512, 1024, 2048)
-_ROOMY = 4  # times the samples: an image so much larger than needed costs more than making another
-_LATE = 16
-"""More samples than there should be, for which an image has room all the same: what a full one has no room
-for is lost (with 32 slots for 50 samples a read, 43 % of all on an H200). A slot costs 25–90 µs, used or
-not."""
 # cupti-python's one irregular name.
 _CLASSES = {"profiler_deinitialize": "ProfilerDeInitialize"}
 
@@ -62,6 +54,9 @@ class _Image:
 class PmSampling:
     """PM sampling enabled on one GPU; nobody else can have its counters meanwhile.
 
+    Good for one configuration: CUPTI 13.4 accepts another one after a stop, and then fails with
+    ERROR_UNKNOWN or crashes in one of the next reads.
+
     Args:
         cupti: the module `cupti.cupti`.
         device_index: CUDA's number of the GPU.
@@ -74,6 +69,7 @@ class PmSampling:
         self._object = self._host = 0
         self._image: _Image | None = None
         self._running = False
+        self.configured = False
         self._call("profiler_initialize")
         try:
             named = self._call("device_get_chip_name", device_index=device_index)
@@ -100,11 +96,24 @@ class PmSampling:
             self._call("profiler_host_deinitialize", p_host_object=host)
         return True
 
-    def configure(
-        self, metrics: tuple[str, ...], interval: int, buffer_bytes: int, *, by_time: bool
+    def start(
+        self,
+        metrics: tuple[str, ...],
+        interval: int,
+        buffer_bytes: int,
+        slots: int,
+        *,
+        by_time: bool,
     ) -> None:
-        """Say what to sample. `interval` is in ns with `by_time`, else in cycles of the system clock."""
-        self.stop()
+        """Begin to sample; once.
+
+        Args:
+            interval: in ns with `by_time`, else in cycles of the system clock.
+            slots: the most samples of a read; what more has come by then is lost (with 32 for 50 samples
+                a read, 43 % of all on an H200). A slot costs 25–90 µs a read, used or not.
+        """
+        assert not self.configured, "good for one configuration"
+        self.configured = True
         # Kept, as cupti-python itself keeps it: CUPTI does not say whether it reads it again at the start.
         self._config = image = self._config_image(metrics)
         mode = self._cupti.PmSamplingTriggerMode
@@ -118,25 +127,16 @@ class PmSampling:
             trigger_mode=mode.GPU_TIME_INTERVAL if by_time else mode.GPU_SYSCLK_INTERVAL,
             hw_buffer_append_mode=self._cupti.PmSamplingHardwareBufferAppendMode.KEEP_OLDEST,
         )
-        if not self._host:
-            self._host = self._new_host()
+        self._host = self._new_host()
         self._names = _c_names(metrics)
-        self._image = None
-
-    def start(self) -> None:
-        """Begin to sample."""
+        self._image = self._new_image(slots)
         self._call("pm_sampling_start", p_pm_sampling_object=self._object)
         self._running = True
 
-    def stop(self) -> None:
-        """Stop sampling, where it runs."""
-        if self._running:
-            self._running = False
-            self._call("pm_sampling_stop", p_pm_sampling_object=self._object)
-
-    def read(self, expected: int) -> Decoded:
-        """The samples that came since the last call, of which there should be about `expected`."""
-        image = self._image_for(expected + _LATE)
+    def read(self) -> Decoded:
+        """The samples that came since the last call."""
+        image = self._image
+        assert image is not None, "not started"
         cupti, decode, info = self._cupti, image.decode, image.info
         cupti.pm_sampling_counter_data_image_initialize(image.clear.ptr)
         decode.overflow = 0
@@ -167,8 +167,9 @@ class PmSampling:
     def close(self) -> None:
         """Give the counters back. What fails here is left: the driver frees what a process had."""
         cupti = self._cupti
-        with contextlib.suppress(cupti.cuptiError):
-            self.stop()
+        if self._running:
+            with contextlib.suppress(cupti.cuptiError):
+                self._call("pm_sampling_stop", p_pm_sampling_object=self._object)
         if self._host:
             with contextlib.suppress(cupti.cuptiError):
                 self._call("profiler_host_deinitialize", p_host_object=self._host)
@@ -176,17 +177,9 @@ class PmSampling:
             with contextlib.suppress(cupti.cuptiError):
                 self._call("pm_sampling_disable", p_pm_sampling_object=self._object)
         self._object = self._host = 0
+        self._running = False
         with contextlib.suppress(cupti.cuptiError):
             self._call("profiler_deinitialize")
-
-    def _image_for(self, samples: int) -> "_Image":
-        """An image with room for so many, as far as there is such a large one."""
-        image = self._image
-        if image is None or not samples <= len(image.values) <= _ROOMY * samples:
-            slots = next((slots for slots in _SLOTS if slots >= samples), _SLOTS[-1])
-            if image is None or slots != len(image.values):
-                image = self._image = self._new_image(slots)
-        return image
 
     def _new_image(self, slots: int) -> "_Image":
         names, count = ctypes.addressof(self._names), len(self._names)

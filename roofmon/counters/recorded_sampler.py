@@ -18,6 +18,8 @@ class RecordedSampler:
     RoofmonError where it is not.
     """
 
+    read_s = 0.25
+
     def __init__(self, path: Path) -> None:
         try:
             with np.load(path, allow_pickle=False) as file:

@@ -19,7 +19,11 @@ LONGEST_US = 4_000
 _PROBE_S = 0.5  # for the first samples of a set to complete
 _PROBE_SAMPLES = 10
 _BUFFER_BYTES, _MOST_BUFFER_BYTES = 128 * 2**20, 512 * 2**20
-_BACKLOG = 500  # samples that are looked for where more had come than fitted
+LONGEST_READ_S = 0.25
+"""Seconds between two reads, for a choice between cost and delay."""
+_MOST_A_READ = 400  # samples: one takes 50 KiB
+_ROOM = 1.5  # times the samples expected: a read may be late
+_LATE = 16  # samples are complete some time after their end
 _MOST_READS = 4  # at a time: the worker has other things to do as well
 _COST_OVER_S = 3.0
 _GAP = 0.5  # of a sample: a distance of this to the one before means that some are missing
@@ -40,12 +44,11 @@ class Sampler:
         self._buffer_bytes = _BUFFER_BYTES
         self._by_time = True
         self._last_end = 0
-        self._read_at = 0.0
-        index = device_index(uuid)
+        self._index = device_index(uuid)
         self._cupti: Any = load_cupti()
         self._busy_s, self._since = 0.0, time.monotonic()
         try:
-            self._sampling = PmSampling(self._cupti, index)
+            self._sampling = PmSampling(self._cupti, self._index)
         except Exception as error:
             raise explain(error, self._cupti) from error
         try:
@@ -57,9 +60,10 @@ class Sampler:
             self.close()
             raise explain(error, self._cupti) from error
 
-    def now_ns(self) -> int:
-        """The time on the clock of the samples."""
-        return time.time_ns()
+    @property
+    def read_s(self) -> float:
+        """Seconds from one read to the next: for samples that are read much later there is no room."""
+        return min(LONGEST_READ_S, _MOST_A_READ * self.interval_us / 1e6)
 
     def read(self) -> Samples:
         """What was sampled since the last call. Raises CountersLostError."""
@@ -95,15 +99,10 @@ class Sampler:
         """Give the counters back."""
         self._sampling.close()
 
-    def _read_once(self) -> Decoded:
-        now = time.monotonic()
-        elapsed_us, self._read_at = 1e6 * (now - self._read_at), now
-        return self._sampling.read(math.ceil(elapsed_us / self.interval_us))
-
     def _read_all(self) -> list[Decoded]:
-        parts = [self._read_once()]
+        parts = [self._sampling.read()]
         while parts[-1].more and not parts[-1].overflow and len(parts) < _MOST_READS:
-            parts.append(self._sampling.read(_BACKLOG))
+            parts.append(self._sampling.read())
         if parts[-1].overflow:
             self._overflowed()
         return parts
@@ -139,7 +138,7 @@ class Sampler:
             if time.monotonic() > deadline:
                 return f"samples never complete ({completed} of {populated})"
             time.sleep(0.02)
-            part = self._read_once()
+            part = self._sampling.read()
             completed += len(part.start_ns)
             populated += part.populated
         return ""
@@ -149,9 +148,11 @@ class Sampler:
         interval = self.interval_us * 1_000
         if not self._by_time:
             interval = round(interval * _CYCLES_PER_NS)
-        self._sampling.configure(metrics, interval, self._buffer_bytes, by_time=self._by_time)
-        self._sampling.start()
-        self._read_at = time.monotonic()
+        if self._sampling.configured:
+            self._sampling.close()
+            self._sampling = PmSampling(self._cupti, self._index)
+        slots = math.ceil(1e6 * _ROOM * self.read_s / self.interval_us) + _LATE
+        self._sampling.start(metrics, interval, self._buffer_bytes, slots, by_time=self._by_time)
         self._last_end = 0
 
     def _overflowed(self) -> None:

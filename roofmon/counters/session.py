@@ -23,7 +23,7 @@ from roofmon.counters.worker_messages import (
 from roofmon.errors import RoofmonError
 from roofmon.stream.framing import StreamError
 
-_READ_S, _LOOK_S, _HEALTH_S = 0.1, 0.25, 1.0
+_LOOK_S, _HEALTH_S = 0.25, 1.0
 _AFTER_RIVALS_S = 3.0  # after another tool was last seen: it may be started again
 _BUSY_S = 5.0  # between tries while somebody else has the counters
 _LONGEST_PAUSE_S = 60.0
@@ -40,6 +40,10 @@ class Source(Protocol):
     @property
     def ended(self) -> bool:
         """Whether no samples will come any more."""
+
+    @property
+    def read_s(self) -> float:
+        """Seconds from one read to the next."""
 
     def read(self) -> Samples:
         """What came since the last call."""
@@ -123,12 +127,12 @@ class CountersSession:
             reason = f"no traced kernel ran for {self._idle_s:.0f} s"
             self._close("released", reason, "they come back with the next")
         elif now >= self._read_at:
-            self._read_at = now + _READ_S
+            self._read_at = now + self._source.read_s
             self._read()
         if now >= self._health_at:
             self._health_at = now + _HEALTH_S
             self._say_health()
-        return _READ_S if self._source is not None else _LOOK_S
+        return min(_LOOK_S, self._source.read_s) if self._source is not None else _LOOK_S
 
     def close(self) -> None:
         """Give the counters back."""

@@ -7,6 +7,7 @@ at once (`roofmon release`).
 """
 
 import argparse
+import faulthandler
 import os
 import select
 import signal
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--interval-us must be between 100 and 10000")
     if not die_with_parent():
         return ExitCode.OK
+    faulthandler.enable()  # where a library crashes, the log says in which call
     # One core: on many, the threads of BLAS spin on small matrices, several cores' worth of nothing.
     threadpool_limits(1, "blas")  # type: ignore[no-untyped-call]
     writer = StreamWriter(private_output(log_path()), limit=_MOST_WAITING)

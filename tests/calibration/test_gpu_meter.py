@@ -70,8 +70,8 @@ def test_the_roof_is_what_the_counter_counts_while_the_gpu_is_busy() -> None:
     assert ceiling.value == pytest.approx(RATE)
     assert (ceiling.level, ceiling.counts, ceiling.name) == ("l2", "lts__t_bytes", "L2 sampled")
     assert (ceiling.regime, ceiling.probe, ceiling.flags) == ("sustained", "gpu-l2-sampled", ())
-    assert ceiling.n >= 50
-    assert ceiling.n * 1_000_000 <= meter.busy_ns
+    assert ceiling.n >= 10
+    assert ceiling.n * 10_000_000 <= meter.busy_ns
     assert ceiling.ci_low < ceiling.value < ceiling.ci_high
     assert (ceiling.clock_hz, ceiling.memory_clock_hz) == (1.98e9, 3.2e9)
     assert meter.closed
@@ -82,7 +82,7 @@ def test_the_roof_is_what_the_counter_counts_while_the_gpu_is_busy() -> None:
     [
         (MadeUpMeter(0.5 * REQUESTED_RATE), "the counter saw 50 % of the bytes"),
         (MadeUpMeter(0.0), "the counter saw 0.0 % of the bytes"),
-        (MadeUpMeter(RATE, skew_ns=10**12), "only 0 samples of the counter lie in its time"),
+        (MadeUpMeter(RATE, skew_ns=10**12), "samples of only 0 × 10 ms of the counter"),
         (None, "there is nothing that could sample its counter"),
     ],
 )
@@ -114,7 +114,7 @@ def test_live_counters_give_the_roof_and_are_free_again(device: PmSamplingDouble
     meter = CounterMeter(UUID, L2)
     ceiling = measured_with(meter)
     assert ceiling.value == pytest.approx(RATE, rel=1e-3)
-    assert ceiling.n > 50
+    assert ceiling.n >= 10
     assert holders() == {}
     assert psutil.Process().children() == []
     # Somebody else can have them, so nobody holds the hardware either.
@@ -131,7 +131,7 @@ def test_live_counters_give_the_roof_and_are_free_again(device: PmSamplingDouble
         ({"fail.cuptiPmSamplingEnable": 26}, "held by another tool"),
         ({"unknown": L2}, "cannot be sampled on this GPU"),
         ({"driver": 12080}, "the driver supports CUDA 12.8 only"),
-        ({"overflow_at": 4}, "samples were lost"),
+        ({"overflow_at": 3}, "samples were lost"),
     ],
 )
 def test_live_counters_that_cannot_be_had_give_a_reason(

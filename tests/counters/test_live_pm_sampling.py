@@ -83,9 +83,9 @@ def test_live_kernels_get_what_they_counted(start):
     assert result.array("attributed")[0] == pytest.approx(result.array("device")[0], rel=0.005)
     health = process.health[-1]
     assert health.interval_us == 1000
-    # A busy machine reads late, but the device loses nothing for it.
+    # A busy machine may read so late that there is no room for all samples.
     assert health.samples_per_s > 500
-    assert health.overflows == health.gaps == 0
+    assert health.overflows == 0
     assert process.end() == (0, "")
 
 
@@ -209,8 +209,8 @@ def test_live_another_cupti_that_was_loaded_first_is_named(start, libraries, tmp
 
 
 def test_live_reading_that_costs_too_much_makes_samples_longer(start, device):
-    # Every read takes 40 ms of this core.
-    device.set(read_ms=40)
+    # Every read takes 100 ms of this core, four times a second.
+    device.set(read_ms=100)
     process = start()
     process.wait_state("sampling")
     process.wait(lambda said: process.health and process.health[-1].interval_us > 1000)

@@ -7,8 +7,8 @@ from typing import Any
 from counter_accuracy import Part, parts_of
 from counter_watch import Loads, Seen, Watch
 
-# A launch is in a result at most this late: a second until it is told, one of a window, and the ticks.
-SETTLE_NS = 3_200_000_000
+SETTLE_S = 15.0
+"""A launch is in a result at most this late: ten seconds until it is told, and one of a window."""
 
 
 class UnavailableError(Exception):
@@ -77,6 +77,8 @@ class Bench:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
+            if said := watch.log():
+                print(f"  the worker said: {said}", flush=True)
 
     def run(self, watch: Watch, names: list[str], seconds: float) -> dict[str, Phase]:
         """Workloads one after the other; each is looked at when all of it has been attributed."""
@@ -89,13 +91,12 @@ class Bench:
                 answers.append(answer)
         if not answers:
             return {}
-        last_ns = answers[-1]["end_ns"] + SETTLE_NS
-        if watch.wait(lambda seen: seen.time_ns > last_ns, SETTLE_NS / 1e9 + 5) is None:
+        last_ns = answers[-1]["end_ns"]
+        if watch.wait(lambda seen: seen.counted_ns > last_ns, SETTLE_S) is None:
             raise UnavailableError(watch.failure or "the watch stands still")
         found = {}
         for answer in answers:
-            due_ns = answer["end_ns"] + SETTLE_NS
-            seen = next((s for s in watch.history if s.time_ns > due_ns), watch.history[-1])
+            seen = next(s for s in watch.history if s.counted_ns > answer["end_ns"])
             launches = watch.launches(answer["start_ns"], answer["end_ns"])
             parts = parts_of(seen.snapshot, launches, answer["iterations"])
             found[answer["name"]] = Phase(answer, parts, seen)

@@ -121,9 +121,10 @@ class Loads:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a screen would have shown at one moment, as of time.time_ns()."""
+    """What a screen would have shown at one moment, as of time.time_ns(), of what ran up to another."""
 
     time_ns: int
+    counted_ns: int
     snapshot: Snapshot
     rung: Rung
     health: Mapping[str, Health]
@@ -238,7 +239,7 @@ class Watch:
     def log(self) -> str:
         """The end of what the workers said on stderr."""
         data = os.pread(self._log.fileno(), 1 << 20, 0)
-        return data[-600:].decode(errors="replace").strip()
+        return data[-3000:].decode(errors="replace").strip()
 
     def close(self) -> None:
         """Detach, and end the worker."""
@@ -283,13 +284,15 @@ class Watch:
                 traced=states,
             )
         )
+        traffic = self._counters.traffic
         self.history.append(
             Seen(
                 time.time_ns(),
+                max((t.end_unix_ns for t in traffic), default=0),
                 self._state.snapshot(),
                 self._counters.rung(),
                 dict(self._counters.health),
-                [t.explained for t in self._counters.traffic if t.explained is not None],
+                [t.explained for t in traffic if t.explained is not None],
                 any(program.state == "attached" for program in states),
                 self._traced.dropped,
             )

@@ -28,6 +28,7 @@ Change = tuple[str, str, str]
 KINDS = "{KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET}"
 REGISTER = "    if (!CUPTI_WORKED(ActivityRegisterCallbacks, "
 FLUSHED = "    size_t lost = 0;\n    if (session.state != TRACING) return 0;\n"
+LEAST = "LEAST_BYTES = 2 << 10,"
 FUNCTIONS = "    X(ActivityFlushAll, (uint32_t))"
 
 
@@ -35,13 +36,14 @@ def buffers(count: int) -> Change:
     return ("cupti.c", "DEVICE_BUFFERS = 32;", f"DEVICE_BUFFERS = {count};")
 
 
-def sized(bits: int, count: int) -> Change:
-    """Device buffers of 2^bits bytes."""
-    return (
-        "cupti.c",
-        "DEVICE_BUFFER_BYTES = 1 << 20, DEVICE_BUFFERS = 32;",
-        f"DEVICE_BUFFER_BYTES = 1 << {bits}, DEVICE_BUFFERS = {count};",
-    )
+def least(bits: int) -> Change:
+    """Host buffers of at least 2^bits KiB."""
+    return ("records.c", LEAST, f"LEAST_BYTES = {1 << bits} << 10,")
+
+
+def largest(bits: int) -> Change:
+    """Host buffers of at most 2^bits KiB."""
+    return ("records.c", "BUFFER_BYTES = 128 << 10,", f"BUFFER_BYTES = {1 << bits} << 10,")
 
 
 def kinds(*names: str) -> Change:
@@ -88,14 +90,11 @@ TIMES: dict[str, tuple[Change, ...]] = {
     "250 buffers": (buffers(250),),
 }
 LATE: dict[str, tuple[Change, ...]] = {
-    "as it is: 1 MiB": (),
-    "256 KiB, 128 of them": (sized(18, 128),),
-    "64 KiB, 512 of them": (sized(16, 512),),
-    "host buffers of 16 KiB": (
-        ("records.c", "BUFFER_BYTES = 128 << 10,", "BUFFER_BYTES = 16 << 10,"),
-    ),
-    "worker flushes": PERIOD,
-    "forced each second": (every(25, FORCED),),
+    "as it is: 2 to 128 KiB": (),
+    "all of 128 KiB": (least(7),),
+    "all of 16 KiB": (least(4), largest(4)),
+    "from 512 bytes on": (("records.c", LEAST, "LEAST_BYTES = 512,"),),
+    "16 fill in a flush": (("records.c", "PART_OF_FLUSH = 4,", "PART_OF_FLUSH = 16,"),),
 }
 LEFT: dict[str, tuple[Change, ...]] = {
     "as it is": (),
@@ -224,7 +223,7 @@ def run_late(folder: Path) -> None:
         for number, (label, changes) in enumerate(LATE.items())
     }
     started = start_together(**{label: {"library": path} for label, path in libraries.items()})
-    print(f"late: longest time from a kernel's end to its record, by loop; {LATE_S} s each")
+    print("late: longest time from a kernel's end to its record, by loop; about 2 s each")
     try:
         for label, program in started.items():
             try:
@@ -240,18 +239,22 @@ def run_late(folder: Path) -> None:
 
 def tell_late(program: TracedLoops) -> str:
     told = []
-    for loop in ("gemm8192", "eager"):
+    for loop, amount in (
+        ("gemm16384", "150"),
+        ("gemm8192", f"{LATE_S} s"),
+        ("eager", f"{LATE_S} s"),
+    ):
         program.run(f"{loop} 10")
         monitor = program.attach()
         time.sleep(0.2)
         before = monitor.kernels + monitor.drops
         monitor.longest_wait_ns = 0
-        wanted = program.run(f"unwaited-{loop} {LATE_S} s")["kernels"]
+        found = program.run(f"unwaited-{loop} {amount}")
         monitor.settle()
         seen = monitor.kernels + monitor.drops - before
         told.append(
-            f"{loop} {monitor.longest_wait_ns / 1e9:6.2f} s ({seen / wanted:.0%} of "
-            f"{wanted / LATE_S:,.0f}/s, {monitor.drops} drops)"
+            f"{loop} {monitor.longest_wait_ns / 1e9:6.2f} s ({seen / found['kernels']:.0%} of "
+            f"{found['kernels'] / found['seconds']:,.0f}/s, {monitor.drops} drops)"
         )
         monitor.detach()
     return "   ".join(told)

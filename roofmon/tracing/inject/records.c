@@ -14,7 +14,10 @@
 static const uint64_t DAY_NS = 86400ull * 1000000000;
 
 enum {
-    BUFFER_BYTES = 128 << 10, /* 600 records: small, as only buffers whose kernels all ended come back */
+    BUFFER_BYTES = 128 << 10, /* 600 records */
+    LEAST_BYTES = 2 << 10,    /* 9 */
+    RECORD_BYTES = 224,       /* of a kernel, more or less */
+    PART_OF_FLUSH = 4,        /* so many buffers fill between two flushes */
     RESERVE = 256,            /* until an old CUPTI, which cannot be refused one, has been stopped */
     NAME_SLOTS = 4 * MAX_NAMES,
     RECENT_NAMES = 4096,
@@ -26,9 +29,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
     uint8_t *memory;
+    size_t bytes;
     bool out;
 } buffers[BUFFERS + RESERVE];
 
+static uint32_t arrived; /* records between two flushes; once they get fewer, half as many each time */
 static struct batch *batches, *filling; /* two, and the one that is being filled; NULL while detached */
 static uint64_t since;
 static struct signs signs;
@@ -173,6 +178,17 @@ static void add_record(const void *record) {
     }
 }
 
+/* Of the next buffer. CUPTI returns one when it is full and all of its kernels have ended: a large one
+ * would be late where kernels are few and the program never waits for them, many small ones cost requests
+ * where they are many. By what ended and not by what was launched, since launches come in bursts. */
+static size_t fitting_bytes(void) {
+    const uint32_t now = filling == NULL ? 0 : filling->kernel_count + filling->transfer_count;
+    size_t bytes = LEAST_BYTES, wanted = (size_t)(now > arrived ? now : arrived) * RECORD_BYTES / PART_OF_FLUSH;
+    if (signs.out >= BUFFERS / 2) wanted = BUFFER_BYTES; /* much is in flight: be sparing with buffers */
+    while (bytes < wanted && bytes < BUFFER_BYTES) bytes *= 2;
+    return bytes;
+}
+
 void records_requested(uint8_t **buffer, size_t *size, size_t *max_records) {
     *buffer = NULL;
     *size = *max_records = 0;
@@ -180,14 +196,19 @@ void records_requested(uint8_t **buffer, size_t *size, size_t *max_records) {
     const int most = refusable ? BUFFERS : BUFFERS + RESERVE;
     pthread_mutex_lock(&lock);
     signs.calls++;
+    const size_t bytes = fitting_bytes();
     for (int i = 0; i < most && (filling != NULL || !refusable) && *buffer == NULL; i++) {
         if (buffers[i].out) continue;
-        if (buffers[i].memory == NULL) buffers[i].memory = aligned_alloc(64, BUFFER_BYTES);
+        if (buffers[i].bytes != bytes) {
+            free(buffers[i].memory);
+            buffers[i].memory = aligned_alloc(64, bytes);
+            buffers[i].bytes = buffers[i].memory == NULL ? 0 : bytes;
+        }
         if (buffers[i].memory == NULL) break;
         buffers[i].out = true;
         signs.out++;
         *buffer = buffers[i].memory;
-        *size = BUFFER_BYTES;
+        *size = bytes;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -247,6 +268,7 @@ void records_end(void) {
         if (buffers[i].out) continue;
         free(buffers[i].memory);
         buffers[i].memory = NULL;
+        buffers[i].bytes = 0;
     }
     pthread_mutex_unlock(&lock);
     free(batches);
@@ -258,6 +280,8 @@ const struct batch *records_take(size_t lost) {
     struct batch *full = filling;
     signs.dropped += lost;
     if (full != NULL) {
+        const uint32_t now = full->kernel_count + full->transfer_count;
+        arrived = now > arrived / 2 ? now : arrived / 2;
         filling = full == batches ? batches + 1 : batches;
         filling->kernel_count = filling->transfer_count = 0;
         filling->devices = 0;

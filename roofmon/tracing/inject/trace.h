@@ -54,7 +54,7 @@ _Static_assert(sizeof(struct transfer_record) == 48, "TRANSFER_DTYPE");
 enum {
     BATCH_KERNELS = 1 << 16,
     BATCH_TRANSFERS = 1 << 14,
-    BUFFERS = 256, /* for CUPTI, 32 MiB; each thread that launches holds one or two */
+    BUFFERS = 384, /* for CUPTI, 48 MiB at most; each thread that launches holds one or two */
 };
 
 struct batch {
