@@ -176,7 +176,7 @@ class KernelRegistry:
     def columns(self, interval_ns: int, *, everything: bool) -> KernelColumns:
         """The columns that changed since the last call, or all of them for a keyframe."""
         changes = self._statistics.take_changes()
-        changed = self._update(changes, interval_ns)
+        changed = self._marked(self._update(changes, interval_ns), self._average_sampled())
         if everything:
             whole = self._statistics.all_rows()
             rows = self._standing(np.flatnonzero(self._stats[Column.LAUNCHES] > 0))
@@ -218,6 +218,19 @@ class KernelRegistry:
         changed = self._marked(rows, stopped)
         self._blank(changed[self._is_gone[changed]])  # their last records may come after their end
         return changed
+
+    def _average_sampled(self) -> NDArray[np.int64]:
+        """The mean stands for a launch of rows that counters tell of, which know sums only: the median of
+        launches of different sizes is not the time in which one does the mean of their work. Returns the
+        rows for which that is new."""
+        if self.sampled is None:
+            return np.empty(0, dtype=np.int64)
+        rows = np.fromiter(self.sampled.said, dtype=np.int64)
+        rows = rows[self._stats[Column.LAUNCHES, rows] > 0]
+        mean = self._stats[Column.TOTAL_NS, rows] / self._stats[Column.LAUNCHES, rows]
+        new = np.isfinite(mean) & (self._stats[Column.TYPICAL_NS, rows] != mean)
+        self._stats[Column.TYPICAL_NS, rows[new]] = mean[new]
+        return rows[new]
 
     def _blank(self, rows: NDArray[np.int64]) -> None:
         self._stats[:, rows] = np.nan

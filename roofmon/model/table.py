@@ -107,7 +107,7 @@ class KernelTable:
         """The time that stands for one launch, shape (n,): work ÷ this is the achieved rate.
 
         The median, which a cold first launch does not move; the mean where the work that launches
-        declared differs by over 1 %, since then only Σ work / Σ time means anything.
+        declared differs by over 1 %, or was counted, since then only Σ work / Σ time means anything.
         """
         return self.column(Column.TYPICAL_NS)
 

@@ -8,6 +8,7 @@ from roofmon.model.snapshot import Device
 from roofmon.model.table import Column, KernelTable
 from roofmon.units import si, significant
 
+_FEW = 0.01  # of the FLOPs: within what three digits show
 _PREFIXES = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
@@ -99,9 +100,11 @@ def is_nested(table: KernelTable, row: int) -> bool:
 
 
 def flops_are_upper_bound(table: KernelTable, row: int) -> bool:
-    """Whether the FLOPs of a kernel come from a source that can only overstate them."""
-    sources = (c.columns[c.source[row]] for c in table.flops.values() if c.source[row] >= 0)
-    return any(source.upper_bound for source in sources)
+    """Whether over a hundredth of a kernel's FLOPs come from a source that can only overstate them."""
+    known = [c for c in table.flops.values() if c.source[row] >= 0]
+    whole = sum(float(c.values[row]) for c in known)
+    most = (float(c.values[row]) for c in known if c.columns[c.source[row]].upper_bound)
+    return sum(most) > _FEW * whole
 
 
 def main_pipe(table: KernelTable, row: int) -> Pipe | None:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import psutil
 import pytest
 from calibration.simulated_gpu import L2 as REQUESTED_RATE
 from calibration.simulated_gpu import SimulatedGpu, SimulatedReadings
+from counters.counters_process import machine
 from counters.pm_sampling_double import (
     UUID,
     PmSamplingDouble,
@@ -100,8 +101,13 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def device(
     libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_directories: Path
-) -> PmSamplingDouble:
+) -> Iterator[PmSamplingDouble]:
     """A GPU whose L2 counter counts at `RATE`, for every process that the test starts."""
+    with machine():
+        yield _device(libraries, tmp_path, monkeypatch)
+
+
+def _device(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PmSamplingDouble:
     double = PmSamplingDouble(libraries, tmp_path)
     double.set({f"kernel{n}.{L2}": None for n in range(20)} | {f"rate.{L2}": RATE / 1e9})
     for name, value in double.env.items():

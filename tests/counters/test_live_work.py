@@ -8,11 +8,13 @@ import pytest
 from recording import attribute, load_excerpt, truth
 
 from roofmon.collector.device_traffic import Contention
+from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.row_work import Chip
 from roofmon.collector.sampled_work import Said, SampledWork
 from roofmon.counters.weights import HMMA
 from roofmon.counters.worker_messages import NO_ROW, Result, result_of
 from roofmon.model.kernel import KernelDescription
+from roofmon.model.table import Column
 
 SMS = 132
 
@@ -125,6 +127,34 @@ def test_tensor_work_that_is_mixed_up_is_said():
     work = SampledWork()
     take(work, replace(found, groups=groups))
     assert "tensor work" in work.said[busiest(found)].reasons["flops"]
+
+
+def test_bytes_of_launches_of_two_sizes_are_divided_by_their_mean_time():
+    found = attribute(load_excerpt(), "vector_add_fp32", 5)
+    kernels, work = KernelRegistry(), SampledWork()
+    for row in range(busiest(found) + 1):
+        kernels.add_row(KernelDescription(id=row, name="add", device="GPU-test"))
+    kernels.sampled = work
+
+    def launch():
+        long = np.array([False, False, True])
+        rows = np.full(3, busiest(found))
+        start, streams = np.arange(3) * 10**6, np.ones(3, dtype=np.uint64)
+        kernels.add_on_gpu(rows, start, np.where(long, 500_000, 100_000), streams, long)
+
+    def typical():
+        columns = kernels.columns(10**9, everything=False)
+        ids = np.frombuffer(columns.ids, "<u4").tolist()
+        stats = np.frombuffer(columns.stats, "<f8").reshape(len(Column), -1)
+        return dict(zip(ids, stats[Column.TYPICAL_NS].tolist(), strict=True))
+
+    launch()
+    assert typical()[busiest(found)] == pytest.approx(100_000, rel=0.05)
+    take(work, found)
+    assert typical() == {busiest(found): pytest.approx(700_000 / 3)}
+    assert typical() == {}  # nothing new
+    launch()
+    assert typical() == {busiest(found): pytest.approx(700_000 / 3)}
 
 
 def test_contended_kernels_keep_their_bytes_and_say_so():

@@ -65,10 +65,10 @@ def record(
         monitor.settle()
     finally:
         monitor.detach()
-    if sampler.interval_us != interval_us or sampler.overflows or sampler.gaps:
+    if sampler.overflows or sampler.gaps:
         raise ProgramError(
-            f"samples of {interval_us} µs were too short here: they became {sampler.interval_us} µs, "
-            f"{sampler.overflows} overflows, {sampler.gaps} gaps; try --record-interval-us 500"
+            f"samples of {interval_us} µs were too short here: {sampler.overflows} overflows, "
+            f"{sampler.gaps} gaps; try --record-interval-us 500"
         )
     if monitor.drops:
         raise ProgramError(f"{monitor.drops} records of launches were lost")
@@ -128,12 +128,12 @@ def _sampler(uuid: str, interval_us: int) -> Sampler:
     """A sampler, where need be when whoever had the counters just now has given them back."""
     for _ in range(4):
         try:
-            return Sampler(uuid, interval_us)
+            return Sampler(uuid, interval_us, interval_us)
         except CountersLostError as error:
             if not error.busy:
                 raise
             time.sleep(1.0)
-    return Sampler(uuid, interval_us)
+    return Sampler(uuid, interval_us, interval_us)
 
 
 def _attach(program: Loads) -> CountingMonitor:
@@ -170,7 +170,8 @@ def _phases(
 ) -> Iterator[dict[str, Any]]:
     def asked(command: str, length: float) -> dict[str, Any]:
         program.start(command)
-        while not program.has_answered(0.02):  # a program that hangs does not outlast `result`
+        # A program that hangs does not outlast `result`.
+        while not program.has_answered(sampler.read_s / 2):
             parts.append(sampler.read())
             if time.monotonic() > deadline:
                 break

@@ -32,8 +32,8 @@ class Bench:
 
     def __init__(self, seconds: float, *, with_beside: bool) -> None:
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
-        self._core = cores[-1]
+        self._core = cores[len(cores) // 2]
+        os.sched_setaffinity(0, set(cores) - {self._core} or {self._core})
         self._with_beside = with_beside
         self.seconds = seconds
         self.phases: dict[str, Phase] = {}

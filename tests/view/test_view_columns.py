@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from builders import COPY, GEMM, NOTHING, SNAPSHOT, Kernel, device, snapshot
+from builders import COPY, GEMM, NOTHING, SNAPSHOT, Kernel, Work, device, snapshot
 
+from roofmon.model.work import Provenance
 from roofmon.view import (
     COLUMN_GAP,
     View,
@@ -90,6 +91,14 @@ def test_cells() -> None:
     assert {id_ for id_, text in nothing.items() if text == "n/a"} == unknown
     assert nothing["bound"] == "unknown"
     assert nothing["time"] == "<0.1"
+
+
+@pytest.mark.parametrize(("vector", "flops"), [(0.5e9, "100T"), (2e9, "≤102T")])
+def test_a_few_vector_instructions_leave_the_flops_of_a_gemm_as_they_are(vector, flops) -> None:
+    at_most = Work(vector, Provenance.SAMPLED, upper_bound=True)
+    work = {"tensor/bf16": Work(100e9, Provenance.SAMPLED), "vector/fp32": at_most}
+    found = cells(build_view(snapshot(Kernel("gemm", median=1e6, flops=work)), ViewState()))
+    assert found["gemm"]["flops"] == flops
 
 
 def test_flags_of_rows_over_their_roof_and_nested_ones() -> None:

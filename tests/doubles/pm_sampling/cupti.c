@@ -442,6 +442,11 @@ API int cuptiPmSamplingDecodeData(struct decode *p)
 	/* The last of a full image are not complete yet, and never will be. */
 	if (p->reason == 1 && image->completed)
 		image->completed -= LATE;
+	/* What most SMs counted for the first one is missing. */
+	if (image->completed && device.reads > 1)
+		for (size_t m = 0; m < device.metrics.count; m++)
+			if (!strncmp(device.metrics.name[m], "sm", 2))
+				image->samples[0].values[m] *= 0.03;
 	return 0;
 }
 
