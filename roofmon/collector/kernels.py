@@ -225,12 +225,13 @@ class KernelRegistry:
         rows for which that is new."""
         if self.sampled is None:
             return np.empty(0, dtype=np.int64)
-        rows = np.fromiter(self.sampled.said, dtype=np.int64)
+        rows: NDArray[np.int64] = np.fromiter(self.sampled.said, dtype=np.int64)
         rows = rows[self._stats[Column.LAUNCHES, rows] > 0]
         mean = self._stats[Column.TOTAL_NS, rows] / self._stats[Column.LAUNCHES, rows]
         new = np.isfinite(mean) & (self._stats[Column.TYPICAL_NS, rows] != mean)
-        self._stats[Column.TYPICAL_NS, rows[new]] = mean[new]
-        return rows[new]
+        rows = rows[new]
+        self._stats[Column.TYPICAL_NS, rows] = mean[new]
+        return rows
 
     def _blank(self, rows: NDArray[np.int64]) -> None:
         self._stats[:, rows] = np.nan

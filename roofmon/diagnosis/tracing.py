@@ -72,7 +72,8 @@ def program_rules(snapshot: Snapshot) -> Iterator[Finding]:
                 title=f"tracing takes about {percent(program.cost)}",
                 evidence=f"{program.name} {program.pid}: {rate}, about {about(EAGER.attached_s)} "
                 f"a launch, {about(IN_GRAPH.attached_s)} in a graph",
-                advice=f"D detaches; about {about(EAGER.left_s)} a launch stay until the program ends",
+                advice=f"D detaches; about {about(EAGER.left_s)} a launch stay until the program ends, "
+                f"{about(IN_GRAPH.left_s)} in a graph",
             )
 
 

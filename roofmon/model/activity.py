@@ -13,9 +13,10 @@ BEFOREHAND = (
     f"While attached, each launch takes about {about(EAGER.attached_s)} longer "
     f"({about(IN_GRAPH.attached_s)} in a CUDA graph), and the program's own "
     "profiler (torch.profiler) sees no kernels.",
-    f"After detaching, about {about(EAGER.left_s)} a launch stay until the program ends: nothing for "
-    f"kernels of 100 µs, {100 * EAGER.left_s / EAGER.untraced_s:.0f} % of a loop that launches every "
-    f"{about(EAGER.untraced_s)}.",
+    f"After detaching, about {about(EAGER.left_s)} a launch stay until the program ends "
+    f"({about(IN_GRAPH.left_s)} in a graph): nothing for kernels of 100 µs, "
+    f"{EAGER.left_share} of a loop that launches every {about(EAGER.untraced_s)}, "
+    f"{IN_GRAPH.left_share} of a graph of kernels of {about(IN_GRAPH.untraced_s)}.",
 )
 """What has to be said before a program is attached to."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from textual.events import Key
 
 from roofmon.actions import RESERVED
-from roofmon.model.tracing_cost import EAGER, about
+from roofmon.model.tracing_cost import EAGER, IN_GRAPH, about
 from roofmon.tui.arrangement import PANELS, PanelName
 from roofmon.tui.names import clock_time, device_label
 from roofmon.tui.screens.base import RoofScreen
@@ -90,8 +90,8 @@ def _act_on_main(app: "RoofmonApp", screen: MainScreen, action: str) -> None:
             screen_of = ProgramsScreen(app.palette, app.frame, app.send)
             app.push_screen(screen_of, app.rebuild)
         case "detach":
-            stays = f"detached: about {about(EAGER.left_s)} a launch stay"
-            app.say(stays if app.send("detach") else _DEAF)
+            left = f"{about(EAGER.left_s)} a launch stay ({about(IN_GRAPH.left_s)} in a graph)"
+            app.say(f"detached: about {left}" if app.send("detach") else _DEAF)
         case _ if app.frame.view is None:
             app.say("nothing to show yet: the collector is starting")
         case _:

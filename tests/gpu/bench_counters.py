@@ -235,7 +235,9 @@ def cost(bench: Bench) -> bool:
         bench.program.start(f"mix 1 {MIX_S} {SEED}")
         bench.program.result(MIX_S)
         bench.costs += costs_since(watch, first)
-    ratios = cost_ratios(bench, bench.watch(1000))
+    watch = bench.watch(1000)
+    began = len(watch.history)
+    ratios = cost_ratios(bench, watch)
     median, low, high = median_with_interval(np.array(ratios))
     reached = median >= RATIO_GOAL and low >= RATIO_LOW_GOAL
     print("\ncost: a loop of 24 µs GEMMs, traced, with counters sampled at 1 ms over without")
@@ -244,6 +246,15 @@ def cost(bench: Bench) -> bool:
         f"{len(ratios)} pairs; goal ≥ {RATIO_GOAL}, lower bound ≥ {RATIO_LOW_GOAL}: "
         f"{'ok' if reached else 'MISSED'}"
     )
+    beside_gemms = watch.history[began:]
+    told = sorted(
+        (h.cost, h.interval_us) for h in {h for s in beside_gemms for h in s.health.values()}
+    )
+    if told:
+        part, interval_us = told[len(told) // 2]
+        print(
+            f"  the worker beside these GEMMs: {part:.1%} of a core, samples of {interval_us:.0f} µs"
+        )
     typical = statistics.median(bench.costs) if bench.costs else math.nan
     cheap = typical <= COST_GOAL
     print(

@@ -1,7 +1,14 @@
-"""A recording of the hard mix: samples, launches and truth in a small file, and its offline attribution."""
+"""A recording of the hard mix: samples, launches and truth in a small file, and its offline attribution.
 
+counter_recording.py UUID INTERVAL_US FILE    samples a GPU until its standard input ends
+"""
+
+import contextlib
 import math
+import select
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "counters"))
+sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from counter_accuracy import Mixed, Sampled
 from counter_watch import Loads, ProgramError
@@ -18,9 +26,9 @@ from traced_gpu_program import CountingMonitor
 from roofmon.counters.attribution import Attributor
 from roofmon.counters.failures import CountersLostError
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE, L2
-from roofmon.counters.overlap import Launches
+from roofmon.counters.overlap import Cells, Launches
 from roofmon.counters.sampler import Sampler
-from roofmon.counters.samples import Samples
+from roofmon.counters.samples import Samples, usable
 from roofmon.counters.weights import FMA_HEAVY
 from roofmon.tracing.endpoints import find_endpoints
 
@@ -49,30 +57,19 @@ def record(
 ) -> Recorded:
     """Each kernel for 0.1 s, then mixes of `seconds`: one stream, two, one beside another process.
 
-    Takes the counters of the GPU in this process. Raises ProgramError, RoofmonError.
+    Raises ProgramError, RoofmonError.
     """
     monitor = _attach(program)
     try:
-        sampler = _sampler(monitor.devices[0].uuid, interval_us)
-        parts: list[Samples] = []
-        try:
-            parts.append(sampler.read())
-            answers = list(_phases(program, beside, names, seconds, sampler, parts))
+        with _sampling(monitor.devices[0].uuid, interval_us) as sampled:
+            answers = list(_phases(program, beside, names, seconds))
             time.sleep(0.1)
-            parts.append(sampler.read())
-        finally:
-            sampler.close()
         monitor.settle()
     finally:
         monitor.detach()
-    if sampler.overflows or sampler.gaps:
-        raise ProgramError(
-            f"samples of {interval_us} µs were too short here: {sampler.overflows} overflows, "
-            f"{sampler.gaps} gaps; try --record-interval-us 500"
-        )
     if monitor.drops:
         raise ProgramError(f"{monitor.drops} records of launches were lost")
-    return _cut(_joined(parts), *_launches(monitor), answers)
+    return _cut(sampled[0], *_launches(monitor), answers)
 
 
 def write(path: Path, recorded: Recorded) -> int:
@@ -124,6 +121,47 @@ def _attributed(
     return mixed
 
 
+@contextlib.contextmanager
+def _sampling(uuid: str, interval_us: int) -> Iterator[list[Samples]]:
+    """Meanwhile a process samples, by itself, since reading must not wait for records; what it sampled."""
+    sampled: list[Samples] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "samples.npz")
+        command = [sys.executable, "-P", __file__, uuid, str(interval_us), str(path)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                assert process.stdout is not None
+                if process.stdout.readline() == "ready\n":
+                    yield sampled
+                _, said = process.communicate(timeout=20)
+            finally:
+                process.kill()
+        if process.returncode != 0:
+            raise ProgramError(f"the GPU was not sampled: {said[-600:]}")
+        with np.load(path) as file:
+            metrics = tuple(str(name) for name in file["metrics"])
+            sampled.append(Samples(metrics, file["start_ns"], file["end_ns"], file["values"]))
+
+
+def _sample(uuid: str, interval_us: int, path: Path) -> None:
+    """Until standard input ends; says `ready` when it samples."""
+    sampler = _sampler(uuid, interval_us)
+    parts = [sampler.read()]
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], sampler.read_s / 2)[0]:
+        parts.append(sampler.read())
+    time.sleep(0.1)
+    parts.append(sampler.read())
+    sampler.close()
+    if sampler.overflows:
+        sys.exit(f"{sampler.overflows} overflows: samples of {interval_us} µs are too short here")
+    samples = _joined(parts)
+    columns = {name: getattr(samples, name) for name in ("start_ns", "end_ns", "values")}
+    with path.open("wb") as file:
+        np.savez(file, metrics=np.array(samples.metrics), **columns)
+
+
 def _sampler(uuid: str, interval_us: int) -> Sampler:
     """A sampler, where need be when whoever had the counters just now has given them back."""
     for _ in range(4):
@@ -161,26 +199,15 @@ def _attach(program: Loads) -> CountingMonitor:
 
 
 def _phases(
-    program: Loads,
-    beside: Loads,
-    names: list[str],
-    seconds: float,
-    sampler: Sampler,
-    parts: list[Samples],
+    program: Loads, beside: Loads, names: list[str], seconds: float
 ) -> Iterator[dict[str, Any]]:
     def asked(command: str, length: float) -> dict[str, Any]:
         program.start(command)
-        # A program that hangs does not outlast `result`.
-        while not program.has_answered(sampler.read_s / 2):
-            parts.append(sampler.read())
-            if time.monotonic() > deadline:
-                break
         answer = program.result(length)
         if "error" in answer:
             raise ProgramError(f"{answer['name']}: {answer['error']}")
         return answer
 
-    deadline = time.monotonic() + 60
     for name in names:
         yield asked(f"run {name} 0.1", 0.1)
     for number, (streams, foreign) in enumerate(((1, False), (2, False), (1, True))):
@@ -224,7 +251,7 @@ def _cut(
         solo = {}
         if "iterations" in phase:
             number = np.bincount(launches.kernel[ran], minlength=len(kernels))
-            counted = _within(samples, phase["start_ns"], phase["end_ns"])
+            counted = usable(_within(samples, phase["start_ns"], phase["end_ns"]))
             dram = [samples.metrics.index(m) for m in (DRAM_READ, DRAM_WRITE)]
             of_it = launches.kernel == number.argmax()
             done = float(_inside(launches.take(of_it), counted))
@@ -245,11 +272,15 @@ def _cut(
 
 
 def _inside(launches: Launches, samples: Samples) -> float:
-    """How many launches lie between the first sample and the last one, parts of them counted as parts."""
-    first, last = samples.start_ns[0], samples.end_ns[-1]
-    length = np.maximum(launches.end_ns - launches.start_ns, 1)
-    part = np.minimum(launches.end_ns, last) - np.maximum(launches.start_ns, first)
-    return float((part.clip(0) / length).sum())
+    """How many launches lie in the samples, parts of them counted as parts."""
+    shares = Cells.of(samples).overlaps(
+        np.zeros(len(launches), dtype=np.int64),
+        1,
+        launches.start_ns,
+        launches.end_ns,
+        1.0 / np.maximum(launches.end_ns - launches.start_ns, 1),
+    )
+    return float(shares.sum())
 
 
 def _within(samples: Samples, start_ns: int, end_ns: int) -> Samples:
@@ -262,3 +293,7 @@ def _joined(parts: list[Samples]) -> Samples:
         for name in ("start_ns", "end_ns", "values")
     )
     return Samples(parts[0].metrics, start, end, values)
+
+
+if __name__ == "__main__":
+    _sample(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
