@@ -148,9 +148,13 @@ class PtyProgram:
 
     def signal(self, number: int) -> None:
         """Send a signal to the program and what it started in its process group."""
-        if self.exit_code is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+        if self.exit_code is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:
                 os.killpg(self.pid, number)
+            except ProcessLookupError:  # it was forked just now, and does not lead its group yet
+                os.kill(self.pid, number)
 
     def hang_up(self) -> None:
         """What it gets when its terminal goes away."""

@@ -12,6 +12,7 @@ cudaProfilerStop, for Nsight Compute. All data is random and from one seed.
 """
 
 import collections
+import faulthandler
 import json
 import math
 import os
@@ -25,6 +26,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+faulthandler.enable()  # the SIGABRT that ends one that hangs says where each thread is
 N = 1 << 26  # elements of a long vector
 SIZE = 4096  # of a matrix
 LAYERS = 8

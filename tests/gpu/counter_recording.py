@@ -18,8 +18,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "counters"))
 sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
+from asked_program import ProgramError
 from counter_accuracy import Mixed, Sampled
-from counter_watch import Loads, ProgramError
+from counter_watch import Loads
 from recording import BESIDE_NS, packed, rebinned, unpacked
 from traced_gpu_program import CountingMonitor
 

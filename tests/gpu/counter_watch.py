@@ -1,13 +1,8 @@
 """counter_loads.py as a process, and the collector's own parts around it, with a worker of any interval."""
 
-import json
 import os
 import queue
-import select
 import selectors
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from asked_program import AskedProgram
 
 from roofmon.collector.counters import Counters
 from roofmon.collector.host_state import HostState
@@ -31,13 +27,8 @@ from roofmon.stream.messages import VERSION, Describe, Hello, Tick
 from roofmon.stream.state import StreamState
 
 LOADS = Path(__file__).with_name("counter_loads.py")
-START_S = 120.0  # torch and CUDA on a machine that has just been started
 ANSWER_S = 60.0  # beyond what was asked for: a workload is made first
 TICK_S = 0.25
-
-
-class ProgramError(Exception):
-    """The program ended, or has not answered in time."""
 
 
 def plain_environment() -> dict[str, str]:
@@ -45,78 +36,22 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != INJECTION}
 
 
-class Loads:
-    """The running program. Everything that waits has a limit and raises ProgramError."""
+class Loads(AskedProgram):
+    """counter_loads.py, with the injected library in it where it is traced."""
 
     def __init__(self, *, traced: bool, core: int | None = None) -> None:
         environment = plain_environment()
         if traced:
             environment |= tracing_variables(environment, region=False)
-        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        self._unread = b""
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", str(LOADS), *([] if core is None else [str(core)])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-        )
-
-    def wait_ready(self) -> None:
-        line = self._line(START_S)
-        if line != "ready":
-            raise ProgramError(f"it said {line!r} where it should be ready")
-
-    def start(self, command: str) -> None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(f"{command}\n".encode())
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise ProgramError(self._end()) from None
-
-    def has_answered(self, seconds: float) -> bool:
-        """Whether there is something to read within `seconds`."""
-        return b"\n" in self._unread or bool(
-            select.select([self.process.stdout], [], [], seconds)[0]
-        )
+        super().__init__(LOADS, environment, core)
 
     def result(self, seconds: float) -> dict[str, Any]:
         """Its answer to a command that takes `seconds`."""
-        found: dict[str, Any] = json.loads(self._line(seconds + ANSWER_S))
-        return found
+        return self.answer(seconds + ANSWER_S)
 
     def run(self, name: str, seconds: float) -> dict[str, Any]:
         self.start(f"run {name} {seconds}")
         return self.result(seconds)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._errors.close()
-
-    def _line(self, seconds: float) -> str:
-        assert self.process.stdout is not None
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self._unread:
-            left = max(deadline - time.monotonic(), 0)
-            if not select.select([self.process.stdout], [], [], left)[0]:
-                self.process.send_signal(signal.SIGKILL)
-                raise ProgramError(f"no answer in {seconds:.0f} s; {self._end()}")
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            if not data:
-                raise ProgramError(self._end())
-            self._unread += data
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line.decode().strip()
-
-    def _end(self) -> str:
-        try:
-            code = self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            return "the program hangs"
-        self._errors.seek(0)
-        return f"the program ended with {code}: {self._errors.read()[-2000:]}"
 
 
 @dataclass(frozen=True)

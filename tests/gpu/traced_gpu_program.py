@@ -1,13 +1,8 @@
 """traced_loops.py as a process with the injected library in it, and a monitor that only counts."""
 
-import contextlib
-import json
 import os
-import select
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from asked_program import AskedProgram
 
+from roofmon.program.environment import INJECTION
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
 from roofmon.tracing.inject.build import library_path
 from roofmon.tracing.trace_protocol import Device, Drops, Kernels, Name, State, Transfers
@@ -23,11 +20,10 @@ from roofmon.tracing.trace_reader import TraceConnection
 
 LOOPS = Path(__file__).with_name("traced_loops.py")
 DEADLINE_S = 60.0
-START_S = 120.0  # several at once import torch from a disk that is cold
 END_S = 20.0
 
 
-class TracedLoops:
+class TracedLoops(AskedProgram):
     """The running program. `python` may be another environment's interpreter, with torch in it; `library`
     another build of the injected one. `early` attaches as soon as there is a socket, while the driver is
     being initialised, as `roofmon run` does: then there is a `monitor`."""
@@ -41,59 +37,21 @@ class TracedLoops:
         library: Path | None = None,
         early: bool = False,
     ) -> None:
-        self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        self._unread = b""
-        environment = {k: v for k, v in os.environ.items() if k != "CUDA_INJECTION64_PATH"}
+        environment = {k: v for k, v in os.environ.items() if k != INJECTION}
         if traced:
-            environment["CUDA_INJECTION64_PATH"] = str(library or library_path())
-        self.process = subprocess.Popen(
-            [python, "-P", str(LOOPS), *([] if core is None else [str(core)])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=environment,
-        )
+            environment[INJECTION] = str(library or library_path())
+        super().__init__(LOOPS, environment, core, python)
         self.monitor: CountingMonitor | None = None
         try:
             if early:
                 self.monitor = CountingMonitor(self.endpoint(DEADLINE_S))
-            found = self._line(START_S)
-            assert found == "ready", found
+            self.wait_ready()
         except BaseException:
             self.close()
             raise
 
-    def _line(self, seconds: float = DEADLINE_S) -> str:
-        assert self.process.stdout is not None
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self._unread:
-            left = deadline - time.monotonic()
-            if not select.select([self.process.stdout], [], [], max(left, 0))[0]:
-                self.process.send_signal(signal.SIGABRT)
-                raise AssertionError(f"no answer in {seconds:.0f} s; {self._end()}")
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            if not data:
-                raise AssertionError(self._end())
-            self._unread += data
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line.decode().strip()
-
-    def _end(self) -> str:
-        try:
-            told = f"the program ended with {self.process.wait(END_S)}"
-        except subprocess.TimeoutExpired:
-            told = "the program does not end"
-        self.errors.seek(0)
-        return f"{told}: {self.errors.read()[-4000:]}"
-
-    def start(self, command: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\n".encode())
-        self.process.stdin.flush()
-
     def result(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._line())
-        return found
+        return self.answer(DEADLINE_S)
 
     def run(self, command: str) -> dict[str, Any]:
         """One piece of work; fails where its result is wrong."""
@@ -130,20 +88,6 @@ class TracedLoops:
             raise AssertionError(f"{error}; {self._end()}") from None
         assert monitor.state == state, monitor.states
         return monitor
-
-    def finish(self) -> None:
-        """Ends the program; fails where it does not end well."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        found = self._line()
-        assert found == "bye", found
-        assert self.process.wait(DEADLINE_S) == 0
-
-    def close(self) -> None:
-        self.process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that hangs in the driver
-            self.process.wait(END_S)
-        self.errors.close()
 
 
 def _output(command: list[str]) -> list[str]:

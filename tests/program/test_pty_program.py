@@ -93,6 +93,13 @@ def test_ctrl_c_and_signals(start: Start) -> None:
     program.signal(signal.SIGTERM)  # it is gone: nothing happens
 
 
+def test_a_signal_right_after_the_start_is_not_lost(start: Start) -> None:
+    for _ in range(20):
+        program = start("sh", "-c", "sleep 60")
+        program.hang_up()
+        assert program.wait(20) == 128 + signal.SIGHUP
+
+
 def test_it_reads_what_is_typed_or_what_it_is_given(start: Start, tmp_path: Path) -> None:
     program = start("sh", "-c", "read line; echo got $line")
     program.type(b"typed\n")
