@@ -192,6 +192,17 @@ def test_every_launch_of_many_threads_is_counted(cuda: CudaDouble) -> None:
     assert len(np.unique(monitor.kernels["stream"])) == 8
 
 
+def test_a_program_that_never_rests_is_seen_soon_with_few_kernels(cuda: CudaDouble) -> None:
+    program = cuda.start()
+    monitor = program.attach()
+    # 16 kernels of 50 ms every 40 ms: all run that were launched in the last round, and the one before.
+    program.start("set duration_ns 50000000", "launch slow 480 40000")
+    monitor.wait(lambda: monitor.count > 0)
+    assert monitor.count < 240
+    monitor.wait_for_count(480)
+    assert monitor.drops == 0
+
+
 def test_monitors_get_everything_from_their_connect_on(cuda: CudaDouble) -> None:
     program = cuda.start()
     first = program.attach()
