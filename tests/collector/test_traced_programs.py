@@ -19,6 +19,7 @@ from watched_gpus import Watched
 from roofmon.model.activity import TracedProgram
 from roofmon.model.snapshot import Snapshot
 from roofmon.model.table import Column
+from roofmon.model.tracing_cost import EAGER, IN_GRAPH
 from roofmon.stream.messages import Command
 from roofmon.tracing.protocol import HEADER, MAGIC
 
@@ -206,8 +207,9 @@ def test_activity_of_the_device(program: Start, watch: Watch) -> None:
     assert (activity.tiny, activity.overlap_ns, activity.streams) == (0, 0, 2)
     state = train.state(snapshot)
     assert state is not None
-    # 3,000 records/s, one of three from a graph: 2,000 × 1 µs + 1,000 × 0.42 µs.
-    assert state.cost == pytest.approx(0.0024, rel=0.5)
+    # 3,000 records/s, one of three from a graph.
+    cost = 2_000 * EAGER.attached_s + 1_000 * IN_GRAPH.attached_s
+    assert state.cost == pytest.approx(cost, rel=0.5)
 
 
 @pytest.mark.slow

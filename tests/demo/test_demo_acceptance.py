@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ pytestmark = pytest.mark.slow
 
 def test_the_demo_shows_kernels_under_measured_roofs(tmp_path: Path) -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "ROOFMON_"))}
-    result = subprocess.run(
-        [*(sys.executable, "-m", "roofmon", "demo"), "--once", "--json", "--seconds", "4"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=58,
-        env={**kept, "HOME": str(tmp_path)},
-    )
+    # Of its own and short: programs of other tests are not seen there, and a socket's path has 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="roofmon-test-", dir="/tmp") as sockets:
+        result = subprocess.run(
+            [*(sys.executable, "-m", "roofmon", "demo"), "--once", "--json", "--seconds", "4"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=58,
+            env={**kept, "HOME": str(tmp_path), "TMPDIR": sockets},
+        )
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     ceilings = [c for d in document["devices"] for c in d["roofline"]["ceilings"]]
