@@ -271,7 +271,8 @@ def test_several_programs_at_once(program: Start, watch: Watch) -> None:
     assert {one.pid, other.pid} <= snapshot.programs.keys()
     assert watched.consumer.send(Command(command="detach"))  # from all
     snapshot = watched.until(lambda s: is_in(one, "dormant")(s) and is_in(other, "dormant")(s))
-    assert not snapshot.programs
+    # Programs of other tests with regions are seen as well.
+    assert not {one.pid, other.pid} & snapshot.programs.keys()
 
 
 @pytest.mark.slow
@@ -295,7 +296,7 @@ def test_a_program_is_attached_to_with_all_that_it_starts(private: None, watch: 
         snapshot = watched.until(
             lambda s: [p.state for p in s.traced if p.name == "rank"] == ["attached"] * 2
         )
-        assert len(snapshot.programs) == 2
+        assert list(snapshot.programs.values()).count("rank") == 2
         unseen = "kernels of the first 310.0ms after it loaded CUDA were not traced"
         assert [p.reason for p in snapshot.traced if p.name == "rank"] == [unseen] * 2
     finally:
