@@ -83,7 +83,8 @@ class CountersSession:
         self._launched = time.monotonic()
         self._try_at = self._read_at = self._look_at = 0.0
         self._pause_s = 1.0
-        self._samples = 0
+        self._samples, self._sampled_s = 0, 0.0
+        self._sampled = 0.0  # when samples were read last
         self._lost_before = (0, 0)
         self._health_at = time.monotonic() + _HEALTH_S
         self._spent = (time.monotonic(), time.process_time())
@@ -132,7 +133,12 @@ class CountersSession:
         if now >= self._health_at:
             self._health_at = now + _HEALTH_S
             self._say_health()
-        return min(_LOOK_S, self._source.read_s) if self._source is not None else _LOOK_S
+        due = min(self._look_at, self._health_at)
+        if self._source is not None:
+            due = min(
+                due, self._read_at
+            )  # one that comes late may find more samples than there is room for
+        return max(0.0, due - time.monotonic())
 
     def close(self) -> None:
         """Give the counters back."""
@@ -166,6 +172,7 @@ class CountersSession:
         except OSError as error:
             self._lose(RoofmonError(f"the counters cannot be reserved: {error}"))
             return
+        self._sampled = time.monotonic()
         if self._attributor is None or self._attributor.metrics != self._source.metrics:
             self._attributor = Attributor(self._source.metrics)
         self._say("sampling")
@@ -180,6 +187,8 @@ class CountersSession:
         if len(samples):
             self._pause_s = 1.0
         self._samples += len(samples)
+        before, self._sampled = self._sampled, time.monotonic()
+        self._sampled_s += self._sampled - before
         self._waiting.add_samples(samples)
         self._attribute(rest=self._source.ended)
 
@@ -246,11 +255,11 @@ class CountersSession:
         self._send(
             Health(
                 interval_us=self._source.interval_us if self._source else 0,
-                samples_per_s=self._samples / elapsed,
+                samples_per_s=self._samples / self._sampled_s if self._sampled_s else 0.0,
                 cost=spent / elapsed,
                 overflows=overflows,
                 gaps=gaps,
                 dropped=self._waiting.dropped,
             )
         )
-        self._samples = 0
+        self._samples, self._sampled_s = 0, 0.0

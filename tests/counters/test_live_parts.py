@@ -3,17 +3,20 @@
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
-from counters_process import batch_of
+from counters_process import batch_of, machine
 
 from roofmon.counters.hold import Hold, holders, is_counters_worker
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE, L2, SETS, candidate_sets
 from roofmon.counters.overlap import Launches
 from roofmon.counters.rivals import profiler_named, service_named
 from roofmon.counters.samples import Samples
+from roofmon.counters.session import CountersSession
 from roofmon.counters.waiting import WINDOW_NS, Waiting
+from roofmon.counters.worker_messages import Health
 
 MS = 1_000_000
 T0 = 1_800_000_000_000_000_000
@@ -120,6 +123,36 @@ def test_sets_are_cut_down_to_what_the_chip_has():
     assert (DRAM_READ, DRAM_WRITE) not in without
     assert candidate_sets(lambda name: name == DRAM_WRITE) == [(DRAM_WRITE,)]
     assert candidate_sets(lambda name: name.startswith("sm__")) == []
+
+
+class Punctual:
+    """A source that notes when it is read; what comes later than half a period finds no room."""
+
+    metrics, interval_us, overflows, gaps, ended, read_s = ("a",), 1000, 0, 0, False, 0.08
+
+    def __init__(self):
+        self.read_at = []
+
+    def read(self):
+        self.read_at.append(time.monotonic())
+        return samples(80 * len(self.read_at), 80)
+
+    def close(self):
+        pass
+
+
+def test_samples_are_read_when_they_are_due_and_their_rate_is_steady(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    source, said = Punctual(), []
+    with machine():  # with no profiler on it
+        session = CountersSession("GPU-a", lambda: source, said.append, idle_s=60.0)
+        end = time.monotonic() + 2.3
+        while time.monotonic() < end:
+            time.sleep(session.step())
+        session.close()
+    assert np.median(np.diff(source.read_at)) < 1.25 * source.read_s
+    rates = [told.samples_per_s for told in said if isinstance(told, Health)]
+    assert rates == pytest.approx([1000] * 2, rel=0.3)
 
 
 def test_a_lock_has_one_holder_at_a_time_and_goes_with_it(tmp_path, monkeypatch):
