@@ -135,9 +135,8 @@ class CountersSession:
             self._say_health()
         due = min(self._look_at, self._health_at)
         if self._source is not None:
-            due = min(
-                due, self._read_at
-            )  # one that comes late may find more samples than there is room for
+            # One that comes late may find more samples than there is room for.
+            due = min(due, self._read_at)
         return max(0.0, due - time.monotonic())
 
     def close(self) -> None:

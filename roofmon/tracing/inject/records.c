@@ -183,7 +183,8 @@ static void add_record(const void *record) {
  * where they are many. By what ended and not by what was launched, since launches come in bursts. */
 static size_t fitting_bytes(void) {
     const uint32_t now = filling == NULL ? 0 : filling->kernel_count + filling->transfer_count;
-    size_t bytes = LEAST_BYTES, wanted = (size_t)(now > arrived ? now : arrived) * RECORD_BYTES / PART_OF_FLUSH;
+    size_t bytes = LEAST_BYTES;
+    size_t wanted = (size_t)(now > arrived ? now : arrived) * RECORD_BYTES / PART_OF_FLUSH;
     if (signs.out >= BUFFERS / 2) wanted = BUFFER_BYTES; /* much is in flight: be sparing with buffers */
     while (bytes < wanted && bytes < BUFFER_BYTES) bytes *= 2;
     return bytes;
