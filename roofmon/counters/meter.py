@@ -67,7 +67,8 @@ def _meter(device: str, counter: str, say: Callable[[Said], None]) -> None:
     if holder is not None:
         who = f"another roofmon ({holder}) has the counters"
         raise RoofmonError(f"{who}: roofmon release frees them")
-    sampler = Sampler(device, INTERVAL_US)  # the same counters together as when kernels are watched
+    # The same counters together as when kernels are watched.
+    sampler = Sampler(device, INTERVAL_US, longest_read_s=_READ_S)
     try:
         say(Ready())
         parts: list[Samples] = []

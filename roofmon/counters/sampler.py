@@ -37,11 +37,19 @@ class Sampler:
     """Samples a GPU from when it is made until it is closed. Raises CountersLostError, RoofmonError.
 
     `overflows` and `gaps` count what was lost; `interval_us` may grow, up to `longest_us`, and shrink back.
+    `read` is to be called every `read_s`, which is at most `longest_read_s`.
     """
 
-    def __init__(self, uuid: str, interval_us: int, longest_us: int = LONGEST_US) -> None:
+    def __init__(
+        self,
+        uuid: str,
+        interval_us: int,
+        longest_us: int = LONGEST_US,
+        longest_read_s: float = LONGEST_READ_S,
+    ) -> None:
         self.interval_us = self._shortest_us = interval_us
         self._longest_us = longest_us
+        self._longest_read_s = longest_read_s
         self.overflows = self.gaps = 0
         self.metrics: tuple[str, ...] = ()
         self.ended = False
@@ -68,7 +76,7 @@ class Sampler:
     @property
     def read_s(self) -> float:
         """Seconds from one read to the next: for samples that are read much later there is no room."""
-        return min(LONGEST_READ_S, _MOST_A_READ * self.interval_us / 1e6)
+        return min(self._longest_read_s, _MOST_A_READ * self.interval_us / 1e6)
 
     def read(self) -> Samples:
         """What was sampled since the last call. Raises CountersLostError."""
