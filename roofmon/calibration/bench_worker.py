@@ -114,6 +114,8 @@ def _open_gpu(device: str, mode: Mode, probes: list[Probe], say: Say) -> tuple[B
     bench.warm_up()
     phase("warm-up")
     load.begin()
+    if meter is not None:
+        meter.prepare()
     return bench, load
 
 

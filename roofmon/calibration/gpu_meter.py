@@ -40,6 +40,9 @@ T = TypeVar("T")
 class Meter(Protocol):
     """What samples a counter: `CounterMeter`."""
 
+    def prepare(self) -> None:
+        """Take the counters meanwhile, which needs 0.2 s: `begin` waits for it."""
+
     def begin(self) -> None:
         """Sample from now on. Raises NotApplicableError where that is not to be had."""
 
@@ -51,7 +54,7 @@ class Meter(Protocol):
 
 
 class CounterMeter:
-    """One counter of one GPU, sampled by a process that is started at once and waits for `begin`.
+    """One counter of one GPU, sampled by a process that is started at once and waits for `prepare`.
 
     To be made in the main thread: the process ends with the thread that started it. Good for one time.
     """
@@ -64,14 +67,23 @@ class CounterMeter:
             bufsize=0,
         )
         self._deframer: Deframer[Said] = Deframer(msgspec.msgpack.Decoder(Said))
+        self._prepared = False
+
+    def prepare(self) -> None:
+        """Take the counters meanwhile."""
+        if not self._prepared:
+            self._prepared = True
+            self._go_on()
 
     def begin(self) -> None:
-        """Take the counters."""
-        self._ask(Ready, _READY_S)
+        """Wait until they are taken."""
+        self.prepare()
+        self._answer(Ready, _READY_S)
 
     def end(self) -> Counted:
         """Give them back; what was counted."""
-        return self._ask(Counted, _COUNTED_S)
+        self._go_on()
+        return self._answer(Counted, _COUNTED_S)
 
     def close(self) -> None:
         """End the process, if it has not; the driver takes back what it had."""
@@ -82,14 +94,16 @@ class CounterMeter:
             if pipe is not None:
                 pipe.close()
 
-    def _ask(self, expected: type[T], limit_s: float) -> T:
-        """Ask for the next step; its answer."""
+    def _go_on(self) -> None:
+        """Ask for the next step."""
         assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended: its answer tells why
+            self._process.stdin.write(b"\n")
+
+    def _answer(self, expected: type[T], limit_s: float) -> T:
         assert self._process.stdout is not None
         if self._process.stdout.closed:
             raise NotApplicableError("its counter was sampled before, without success")
-        with contextlib.suppress(BrokenPipeError):  # what it has said before it ended is read below
-            self._process.stdin.write(b"\n")
         descriptor = self._process.stdout.fileno()
         deadline = time.monotonic() + limit_s
         while select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:

@@ -49,6 +49,9 @@ class MadeUpMeter:
         self._rate, self._skew_ns = rate, skew_ns
         self.closed = False
 
+    def prepare(self) -> None:
+        pass
+
     def begin(self) -> None:
         self._began_ns = time.time_ns()
 
@@ -127,6 +130,19 @@ def test_live_counters_give_the_roof_and_are_free_again(device: PmSamplingDouble
     assert measured_with(CounterMeter(UUID, L2)).counts == "lts__t_bytes"
     with pytest.raises(NotApplicableError, match="sampled before"):
         measured_with(meter)
+
+
+@needs_cupti_python
+def test_live_counters_are_taken_while_other_probes_run(device: PmSamplingDouble) -> None:
+    meter = CounterMeter(UUID, L2)
+    meter.prepare()
+    wait_until(lambda: holders() != {})
+    began = time.monotonic()
+    time.sleep(0.5)  # other probes
+    meter.begin()
+    assert time.monotonic() - began < 1.0
+    meter.close()
+    wait_until(lambda: holders() == {})
 
 
 @needs_cupti_python
