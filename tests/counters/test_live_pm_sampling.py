@@ -83,9 +83,9 @@ def test_live_kernels_get_what_they_counted(start):
     assert result.array("attributed")[0] == pytest.approx(result.array("device")[0], rel=0.005)
     health = process.health[-1]
     assert health.interval_us == 1000
-    # A busy machine may read so late that there is no room for all samples.
+    # A busy machine reads late, but the device loses nothing for it.
     assert health.samples_per_s > 500
-    assert health.overflows == 0
+    assert health.overflows == health.gaps == 0
     assert process.end() == (0, "")
 
 
