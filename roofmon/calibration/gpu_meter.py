@@ -27,7 +27,7 @@ from roofmon.units import percent
 _READY_S = 4.0  # a tenth where all is well; each set of counters that gives no samples takes 1 s
 _COUNTED_S = 2.0
 _KILLED_S = 2.0
-_SETTLE_S = 0.05  # the GPU has waited for the counters and must get up to its clocks again
+_SETTLE_S = 0.05  # the GPU may have waited for the counters, and must get up to its clocks again
 _BUSY_S = 0.15
 _TOGETHER_NS = 10_000_000  # kernels of 2 ms rest at their ends, which single samples hit or miss
 _FEWEST = 8

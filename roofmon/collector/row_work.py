@@ -12,11 +12,11 @@ from roofmon.counters.precision import Computes, computes_in
 from roofmon.counters.weights import CYCLES, HMMA, WEIGHTS
 from roofmon.counters.worker_messages import Result
 from roofmon.model.roofline import REQUESTED, Pipe
+from roofmon.model.stats import Z95
 
 Key = tuple[str, str, str, bool]
 """Kind, pipe or level, what bytes count, whether it is an upper bound."""
 
-_Z95 = 1.959963984540054
 # DRAM traffic of streaming kernels is what they ask for, within 0.3 %; that of L2 is not.
 _COUNTS = {"dram": REQUESTED, "l2": L2.removesuffix(".sum")}
 
@@ -70,7 +70,7 @@ class ResultTable:
         for at in map(self.metrics.__getitem__, metrics):
             value += self._amounts[index][at]
             # The counters' errors come from the same clocks and launches: they add up.
-            error += _Z95 * self._errors[index][at]
+            error += Z95 * self._errors[index][at]
             if self._groups[index][at] >= 0:
                 mixed += self._together[index][at]
             else:

@@ -24,6 +24,7 @@ from roofmon.counters.results import Attribution, Traffic
 from roofmon.counters.samples import Samples, usable
 from roofmon.counters.sizes import kernel_of, sized
 from roofmon.counters.window import LEAST_SAMPLES, POOLED, UNCOVERED, WindowTable
+from roofmon.model.stats import Z95
 from roofmon.model.traffic import is_much_untraced
 
 Floats = NDArray[np.float64]
@@ -189,7 +190,7 @@ class Attributor:
         number = (sums @ launches)[:, np.newaxis]
         errors = np.sqrt(np.stack([np.diag(c) for c in covariances], axis=1).clip(0.0))
         contended = [self._contended.get(kernel, False) for kernel in kernels.tolist()]
-        mixed = 1.96 * errors @ self._traffic_of > _TOLD_APART * (totals @ self._traffic_of)
+        mixed = Z95 * errors @ self._traffic_of > _TOLD_APART * (totals @ self._traffic_of)
         return Attribution(
             metrics=self.metrics,
             kernels=kernels,

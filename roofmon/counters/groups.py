@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from roofmon.model.stats import Z95
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -12,7 +14,6 @@ LEAST_KNOWN = 0.25
 NEGLIGIBLE = 0.01
 """… or at most this part of what all kernels moved."""
 
-_Z95 = 1.959963984540054
 _CANCELS = 0.9  # of its own variance: a kernel that adds more than this cancels nothing
 
 
@@ -33,11 +34,11 @@ def inseparable_groups(totals: Floats, covariance: Floats) -> Integers:
     def known(members: list[int]) -> bool:
         variance = max(float(covariance[np.ix_(members, members)].sum()), 0.0)
         total = float(totals[members].sum())
-        return bool(_Z95 * variance**0.5 <= max(LEAST_KNOWN * total, floor))
+        return bool(Z95 * variance**0.5 <= max(LEAST_KNOWN * total, floor))
 
     labels = np.full(len(totals), -1, dtype=np.int64)
     variances = np.diag(covariance)
-    half = _Z95 * np.sqrt(variances.clip(0.0))
+    half = Z95 * np.sqrt(variances.clip(0.0))
     unknown = np.flatnonzero(half > np.maximum(LEAST_KNOWN * totals, floor)).tolist()
     while unknown:
         group = [max(unknown, key=lambda index: float(variances[index]))]

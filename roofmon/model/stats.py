@@ -18,7 +18,8 @@ DECADES = 11  # 10 ns … 1000 s
 BINS = BINS_PER_DECADE * DECADES
 
 _EXACT_RANKS = 200
-_Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
+Z95 = 1.959963984540054
+"""Standard errors on each side of a 95 % interval of the normal distribution."""
 
 
 def bin_index(duration_ns: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.uint16]:
@@ -52,7 +53,7 @@ def median_interval_ranks(n: int) -> tuple[int, int]:
     if n < 1:
         raise ValueError("the median of no samples has no interval")
     if n > _EXACT_RANKS:
-        low = max(0, math.floor(n / 2 - _Z95 * math.sqrt(n) / 2) - 1)
+        low = max(0, math.floor(n / 2 - Z95 * math.sqrt(n) / 2) - 1)
         return low, n - 1 - low
     tail, low = 0.0, 0
     for k in range(n // 2):
@@ -66,7 +67,7 @@ def median_interval_ranks(n: int) -> tuple[int, int]:
 
 def median_interval_low_ranks(launches: NDArray[np.integer]) -> NDArray[np.int64]:
     """The lower ranks of `median_interval_ranks` for many counts, shape (n,); the upper mirror them."""
-    normal = np.floor(launches / 2 - _Z95 * np.sqrt(launches) / 2) - 1
+    normal = np.floor(launches / 2 - Z95 * np.sqrt(launches) / 2) - 1
     exact = _LOW_RANKS[np.minimum(launches, _EXACT_RANKS)]
     ranks: NDArray[np.int64] = np.where(launches <= _EXACT_RANKS, exact, normal).astype(np.int64)
     return ranks

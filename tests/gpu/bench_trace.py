@@ -12,7 +12,6 @@ The lines «x µs a kernel; attached +y µs, after +z µs» are what roofmon/mod
 
 import argparse
 import importlib.util
-import os
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
+from asked_program import core_apart
 from traced_gpu_program import TracedLoops, start_together
 
 from roofmon.collector.rungs import nvidia_gpu_present
@@ -158,10 +158,7 @@ def main() -> None:
     if not nvidia_gpu_present() or not importlib.util.find_spec("torch"):
         print("skipped: this needs an NVIDIA GPU and torch")
         return
-    # One in the middle: on a virtual machine with an H200 the last of 16 made all of this slower, by times.
-    cores = sorted(os.sched_getaffinity(0))
-    core = cores[len(cores) // 2]
-    os.sched_setaffinity(0, set(cores) - {core} or {core})
+    core = core_apart()
     began = time.monotonic()
     bench = Bench(
         arguments.loop or list(TITLES), arguments.pairs, arguments.seconds, arguments.limit

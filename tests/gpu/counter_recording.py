@@ -31,11 +31,11 @@ from roofmon.counters.overlap import Cells, Launches
 from roofmon.counters.sampler import Sampler
 from roofmon.counters.samples import Samples, usable
 from roofmon.counters.weights import FMA_HEAVY
+from roofmon.model.stats import Z95
 from roofmon.tracing.endpoints import find_endpoints
 
 WINDOW_NS = 1_000_000_000
 METRICS = (DRAM_READ, DRAM_WRITE, L2, FMA_HEAVY)  # those that the mix moves; others only take room
-_Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def _attributed(
             note, contended = "", "contended" if found.contended[row] else ""
             if (found.groups[row, dram] >= 0).any():
                 moved, note = math.nan, "known only together with others"
-            relative = _Z95 * error / moved if moved > 0 else math.nan
+            relative = Z95 * error / moved if moved > 0 else math.nan
             sampled = Sampled(moved, relative, {}, note, contended)
         mixed.append(Mixed(name, solo[name]["solo"], launches, sampled))
     return mixed

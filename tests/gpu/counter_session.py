@@ -1,9 +1,9 @@
 """The programs of the benchmark of the counters, and the watch around the traced one."""
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
+from asked_program import core_apart
 from counter_accuracy import Part, parts_of
 from counter_watch import Loads, Seen, Watch
 
@@ -31,9 +31,7 @@ class Bench:
     beside: Loads  # where it was asked for
 
     def __init__(self, seconds: float, *, with_beside: bool) -> None:
-        cores = sorted(os.sched_getaffinity(0))
-        self._core = cores[len(cores) // 2]
-        os.sched_setaffinity(0, set(cores) - {self._core} or {self._core})
+        self._core = core_apart()
         self._with_beside = with_beside
         self.seconds = seconds
         self.phases: dict[str, Phase] = {}

@@ -11,7 +11,6 @@ text replaced. Needs a GPU and torch.
 """
 
 import argparse
-import os
 import shutil
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from asked_program import core_apart
 from traced_gpu_program import CountingMonitor, TracedLoops, start_together
 
 from roofmon.tracing.inject import build
@@ -189,9 +189,7 @@ def run_left(folder: Path) -> None:
         label: compile_variant(folder / f"left{number}", changes)
         for number, (label, changes) in enumerate(LEFT.items())
     }
-    cores = sorted(os.sched_getaffinity(0))
-    core = cores[len(cores) // 2]
-    os.sched_setaffinity(0, set(cores) - {core} or {core})
+    core = core_apart()
     options = {label: {"library": path, "core": core} for label, path in libraries.items()}
     started = start_together(**options)
     programs = {label: one for label, one in started.items() if isinstance(one, TracedLoops)}
