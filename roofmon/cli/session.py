@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from roofmon.config import Config, load_config
 from roofmon.errors import ExitCode, RoofmonError
+from roofmon.hangup import watch_terminal
 from roofmon.opening import Opening
 from roofmon.resources import log_path, python_module
 from roofmon.stream.consumer import Consumer, spawn
@@ -84,6 +85,7 @@ def _run_screen(config: Config, source: Source, problems: list[str]) -> int:
             format="%(asctime)s %(name)s %(levelname)s %(message)s",
         )
         child = spawn(source.command, log)
+        watch_terminal()
 
         def consumer(on_change: Callable[[], None]) -> Consumer:
             return Consumer(source.command, on_change, live=source.live, log=log, first=child)

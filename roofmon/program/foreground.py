@@ -61,7 +61,9 @@ def _join(program: PtyProgram, keys: int | None, timeout_s: float | None) -> int
         if keys is None:
             program.wait(_STEP_S)
         elif select.select([keys], [], [], _STEP_S)[0]:
-            typed = os.read(keys, 1024)
+            typed = b""
+            with contextlib.suppress(OSError):  # the terminal is going away
+                typed = os.read(keys, 1024)
             if not typed:
                 keys = None
             program.type(typed)
@@ -91,4 +93,5 @@ def _raw_terminal() -> Iterator[int | None]:
         tty.setraw(descriptor)
         yield descriptor
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # a terminal that is gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -147,8 +147,11 @@ class PtyProgram:
         self.type(_INTERRUPT)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program and what it started in its process group."""
-        if self.exit_code is not None:
+        """Send a signal to the program and what it started in its process group.
+
+        Handlers of signals call it, so it must not wait for a lock that the main thread may hold.
+        """
+        if self._status is not None:  # until then its number is not another's
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             try:

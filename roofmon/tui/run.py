@@ -27,6 +27,7 @@ _log = logging.getLogger("roofmon.tui")
 _log.addHandler(logging.NullHandler())  # without one, Python would print to the terminal itself
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_TEXTUALS = (signal.SIGTSTP, signal.SIGCONT)
 
 
 def make_app(
@@ -95,6 +96,9 @@ def run(
             app.fault = app.fault or error
         finally:
             app.feed.close()
+            for number in _TEXTUALS:
+                # Its handlers would bring the screen back while `roofmon run`'s program goes on.
+                signal.signal(number, signal.SIG_DFL)
     if app.fault is not None:
         _log.error("the screen failed", exc_info=app.fault)
         if isinstance(app.fault, RoofmonError):

@@ -1,6 +1,8 @@
 """The live screen with its real collector in a real terminal: death of the collector, and every way out."""
 
+import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -21,15 +23,21 @@ pytestmark = [
 
 
 class Terminal:
-    """A tmux session of its own that runs `roofmon ARGUMENTS`; `screen` is what it shows."""
+    """A tmux session of its own that runs `roofmon ARGUMENTS`; `screen` is what it shows.
 
-    def __init__(self, environment: dict[str, str], socket: Path, *arguments: str) -> None:
+    Its shell waits for roofmon; a `deaf` one also when it is told that the terminal is gone.
+    """
+
+    def __init__(
+        self, environment: dict[str, str], socket: Path, *arguments: str, deaf: bool = False
+    ) -> None:
         self._tmux = ("tmux", "-S", str(socket), "-f", "/dev/null")
+        self.end = socket.with_suffix(".end")
         command = shlex.join([sys.executable, "-m", "roofmon", *arguments])
-        self._do(
-            *("new-session", "-d", "-x", "100", "-y", "30", f"{command}; echo ended with $?; cat"),
-            env=environment,
-        )
+        script = f"{command}; echo ended with $? | tee {shlex.quote(str(self.end))}; cat"
+        if deaf:
+            script = f"trap '' HUP; {script}"
+        self._do("new-session", "-d", "-x", "100", "-y", "30", script, env=environment)
         shell = int(self._do("display-message", "-p", "#{pane_pid}"))
         self.shell = psutil.Process(shell)
 
@@ -57,14 +65,22 @@ class Terminal:
     def child(self, module: str) -> psutil.Process:
         return next(c for c in self.children() if module in " ".join(words_of(c)))
 
+    def runs(self, pattern: str) -> bool:
+        """Whether a process has a command line that begins so."""
+        return any(re.match(pattern, " ".join(words_of(c))) for c in self.children())
+
     def close(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
 
 
 @pytest.fixture
-def live(environment: dict[str, str], tmp_path: Path) -> Iterator[Terminal]:
-    environment = {k: v for k, v in environment.items() if k not in ("COLUMNS", "LINES", "TMUX")}
-    terminal = Terminal(environment, tmp_path / "tmux", "--device", "cpu")
+def plain(environment: dict[str, str]) -> dict[str, str]:
+    return {k: v for k, v in environment.items() if k not in ("COLUMNS", "LINES", "TMUX")}
+
+
+@pytest.fixture
+def live(plain: dict[str, str], tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(plain, tmp_path / "tmux", "--device", "cpu")
     try:
         terminal.until(lambda screen: "load" in screen)
         yield terminal
@@ -112,3 +128,40 @@ def test_closing_the_terminal_leaves_nothing_behind(live: Terminal, tmp_path: Pa
     processes = live.children()
     live.close()
     assert_nothing_left(processes, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("child", "key", "arguments"),
+    [
+        pytest.param(r"\S+ .*roofmon\.demo", "", ["demo"], id="demo"),
+        pytest.param("sleep 1000", "", ["run", "--", "sleep", "1000"], id="run"),
+        pytest.param("sleep 1000", "q", ["run", "--", "sleep", "1000"], id="run-foreground"),
+    ],
+)
+def test_closing_it_under_a_parent_that_waits_leaves_nothing_behind(
+    plain: dict[str, str], tmp_path: Path, child: str, key: str, arguments: list[str]
+) -> None:
+    """As under `make` and `uv run`: they lead the session, so nobody else gets SIGHUP."""
+    environment = {**plain, "ROOFMON_DEVICE": "cpu"}
+    terminal = Terminal(environment, tmp_path / "tmux", *arguments, deaf=True)
+    processes: list[psutil.Process] = []
+    try:
+        terminal.until(lambda screen: "load" in screen and terminal.runs(child))
+        processes = terminal.children()
+        screen = next(p for p in processes if p.ppid() == terminal.shell.pid)
+        assert os.getsid(screen.pid) == terminal.shell.pid
+        if key:
+            terminal.type(key)
+            terminal.until(lambda screen: "goes on without roofmon" in screen)
+        terminal.close()
+        began = time.monotonic()
+        screen.wait(5)
+        assert time.monotonic() - began < 1.5
+        assert_nothing_left([terminal.shell, *processes], tmp_path)
+        assert terminal.end.read_text() == f"ended with {128 + signal.SIGHUP}\n"
+    finally:  # the fault that this is about would leave them
+        processes = processes or terminal.children()
+        terminal.close()
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()

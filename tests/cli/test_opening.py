@@ -80,6 +80,15 @@ def test_the_frame_is_there_before_textual_and_a_signal_takes_it_away(start) -> 
     assert started.echoes()
 
 
+def test_the_terminal_going_away_ends_it_though_nobody_sends_a_signal(start) -> None:
+    started = start("import time; time.sleep(30)")
+    started.until("starting collector…".encode())
+    spare = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(spare, started.terminal)  # closes the terminal's other end
+    os.close(spare)
+    assert started.process.wait(5) == 128 + signal.SIGHUP
+
+
 def test_a_textual_that_cannot_be_imported_leaves_a_terminal_in_order(start) -> None:
     started = start("raise ImportError('it is broken')")
     started.until(b"it is broken")

@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,3 +181,13 @@ def test_a_file_that_is_no_program_fails_as_in_a_shell(start: Start, tmp_path: P
     assert program.wait(20) == 126
     program.finish()
     assert "cannot be started" in program.output.tail(1)[0]
+
+
+def test_a_handler_may_pass_a_signal_on_while_the_end_is_looked_for(start: Start) -> None:
+    program = start("sleep", "1000")
+    with program._reaping:  # as the main thread may hold it when a handler interrupts it
+        passing = threading.Thread(target=program.signal, args=(signal.SIGTERM,))
+        passing.start()
+        passing.join(5)
+        assert not passing.is_alive()
+    assert program.wait(20) == 128 + signal.SIGTERM
