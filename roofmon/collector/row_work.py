@@ -9,7 +9,7 @@ from roofmon.counters.flops import FlopRange, sampled_flops, tensor_is_busy
 from roofmon.counters.groups import LEAST_KNOWN
 from roofmon.counters.metric_sets import L2, MEMORY_METRICS
 from roofmon.counters.precision import Computes, computes_in
-from roofmon.counters.weights import CYCLES, HMMA, WEIGHTS
+from roofmon.counters.weights import CYCLES, TENSOR, WEIGHTS
 from roofmon.counters.worker_messages import Result
 from roofmon.model.roofline import REQUESTED, Pipe
 from roofmon.model.stats import Z95
@@ -138,9 +138,9 @@ def _add_flops(
     counts = {m: a.value for m in table.metrics if (a := table.amount((m,), index))}
     cycles = counts.get(CYCLES)
     sm_cycles = cycles * chip.sms if cycles is not None and chip.sms else None
-    if HMMA in table.metrics and HMMA not in counts:
-        together, _ = table.together((HMMA,), index)
-        if tensor_is_busy(weights, HMMA, together, sm_cycles):
+    if TENSOR in table.metrics and TENSOR not in counts:
+        together, _ = table.together((TENSOR,), index)
+        if tensor_is_busy(weights, TENSOR, together, sm_cycles):
             what = "its tensor work cannot be told from that of kernels that run beside it"
             row.notes["flops"] = what
             return

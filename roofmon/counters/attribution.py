@@ -22,7 +22,7 @@ from roofmon.counters.overlap import Launches
 from roofmon.counters.progress import alone_durations, progress_clocks
 from roofmon.counters.results import Attribution, Traffic
 from roofmon.counters.samples import Samples, usable
-from roofmon.counters.sizes import kernel_of, sized
+from roofmon.counters.sizes import Sizes, kernel_of
 from roofmon.counters.window import LEAST_SAMPLES, POOLED, UNCOVERED, WindowTable
 from roofmon.model.stats import Z95
 from roofmon.model.traffic import is_much_untraced
@@ -56,6 +56,7 @@ class Attributor:
     def __init__(self, metrics: tuple[str, ...]) -> None:
         self.metrics = metrics
         self.clock = ClockOffset()
+        self._sizes = Sizes()
         self._known = NormalEquations(len(metrics))
         self._contended: dict[int, bool] = {}
         self._solution = np.zeros((0, len(metrics)))  # of what is known
@@ -92,7 +93,8 @@ class Attributor:
             & (launches.start_ns < samples.end_ns[-1] + reach)
         )
         clocks = progress_clocks(launches)
-        by_size = sized(launches.kernel, alone_durations(launches, clocks))
+        alone_ns = alone_durations(launches, clocks)
+        by_size = self._sizes.of(launches.kernel, alone_ns, foreign=foreign)
         launches = Launches(by_size, launches.start_ns, launches.end_ns)
         clock = self.clock.update(samples, launches, clocks)
         view = WindowTable(samples, launches, round(clock.offset_ns), clocks)

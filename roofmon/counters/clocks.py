@@ -51,7 +51,7 @@ class ClockOffset:
 
         Args:
             samples: usable ones.
-            launches: of kernels and sizes (`sizes.sized`), on the trace's clock.
+            launches: of kernels and sizes (`sizes.Sizes`), on the trace's clock.
             progress: see `progress.progress_clocks`.
         """
         if len(samples) < _LEAST_SAMPLES or not len(launches):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roofmon.counters.precision import Computes
-from roofmon.counters.weights import MMA_SYNC_FACTOR, WEIGHTS, Weights
+from roofmon.counters.weights import DMMA, MMA_SYNC_FACTOR, TENSOR, WEIGHTS, Weights
 from roofmon.model.roofline import Pipe
 
 LEAST_ACTIVITY = 0.05
@@ -50,6 +50,8 @@ def sampled_flops(
     found = []
     for metric in weights.tensor:
         count = amounts.get(metric)
+        if count is not None and metric == TENSOR:
+            count -= amounts.get(DMMA, 0.0)
         if count is not None and tensor_is_busy(weights, metric, count, sm_cycles):
             found.append(_tensor(weights, metric, count, told))
     return (*found, *_vector(weights, amounts))
@@ -71,15 +73,12 @@ def _tensor(weights: Weights, metric: str, count: float, told: Computes) -> Flop
     each = [by_pipe[candidate] for candidate in candidates]
     low, high = count * min(each), count * max(each)
     reasons = [] if pipe is not None else ["precision not known"]
-    if metric in weights.by_wgmma:
+    if metric == TENSOR:
         if told.instruction == "mma.sync":
             low, high = low / MMA_SYNC_FACTOR, high / MMA_SYNC_FACTOR
         elif not told.instruction:
             low /= MMA_SYNC_FACTOR
             reasons.append("mma.sync or wgmma not known")
-        elif metric in weights.assumed:
-            low /= MMA_SYNC_FACTOR
-            reasons.append("weight under wgmma not measured")
     return FlopRange(
         pipe, low, high, candidates=() if pipe else candidates, reason="; ".join(reasons)
     )

@@ -31,7 +31,7 @@ class WindowTable:
     """The columns of a window and what is in each sample of them.
 
     `ids` are ascending: UNCOVERED (ns, where there is enough idle time to see it), POOLED (ns, where any
-    kernel is), and kernels by size (`sizes.sized`; launches). `covered` marks the samples with kernels,
+    kernel is), and kernels by size (`sizes.Sizes`; launches). `covered` marks the samples with kernels,
     `idle_seconds` is the idle time that can be seen in the counts.
     """
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from roofmon.counters.metric_sets import DRAM_READ
 from roofmon.counters.overlap import Launches
 from roofmon.counters.samples import Samples
+from roofmon.counters.weights import TENSOR
 
 T0 = 1_796_007_743_000_000_000
 BANDWIDTH = 4400.0  # byte/ns
@@ -65,7 +67,7 @@ class Run:
         counts = np.diff(totals, axis=0)
         counts *= 1 + noise * random.standard_normal(counts.shape)
         edges = edges.astype(np.int64) + T0
-        names = ("dram__bytes_read.sum", "sm__pipe_tensor_op_hmma_cycles_active_realtime.sum")
+        names = (DRAM_READ, TENSOR)
         return Samples(names, edges[:-1], edges[1:], np.maximum(counts, 0))
 
     def foreign_bytes(self) -> float:

@@ -17,7 +17,7 @@ import pytest
 
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE, L2
 from roofmon.counters.overlap import Launches
-from roofmon.counters.weights import CYCLES, HMMA
+from roofmon.counters.weights import CYCLES, TENSOR
 
 _SOURCES = Path(__file__).resolve().parents[1] / "doubles" / "pm_sampling"
 _FLAGS = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden")
@@ -38,7 +38,7 @@ class Kernel:
 
 KERNELS = (
     Kernel(300_000, {DRAM_READ: 800e6, DRAM_WRITE: 400e6, L2: 1800e6}),
-    Kernel(500_000, {DRAM_READ: 90e6, DRAM_WRITE: 30e6, L2: 400e6, HMMA: 2.4e8}),
+    Kernel(500_000, {DRAM_READ: 90e6, DRAM_WRITE: 30e6, L2: 400e6, TENSOR: 2.4e8}),
     Kernel(120_000, {DRAM_READ: 240e6, DRAM_WRITE: 20e6, L2: 270e6}),
     Kernel(30_000, {DRAM_READ: 60e6, DRAM_WRITE: 45e6, L2: 160e6}),
 )

@@ -21,7 +21,7 @@ from pm_sampling_double import PmSamplingDouble, build_double, needs_cupti_pytho
 from watched_gpus import Watched, is_live, sample_of
 
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE
-from roofmon.counters.weights import CYCLES, HMMA
+from roofmon.counters.weights import CYCLES, TENSOR
 from roofmon.stream.messages import Command
 
 pytestmark = [pytest.mark.slow, needs_cupti_python]
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "doubles" / "traced_program.py"
 UUID = "GPU-5b1cafe0-0000-0000-0000-000000000000"  # of the device that the program names
 # Byte/ns of DRAM all the time, in kernels and between them; SM clocks and tensor cycles per ns.
-RATES = {DRAM_READ: 1000, DRAM_WRITE: 500, CYCLES: 1.755, HMMA: 463}
+RATES = {DRAM_READ: 1000, DRAM_WRITE: 500, CYCLES: 1.755, TENSOR: 463}
 # µs and µs idle before: kernels run for 800 of 1600 µs.
 KERNELS = [["_Z4axpyPfS_", 300, 140], ["_Z4copyPfS_", 500, 660]]
 BUSY = 0.5
@@ -179,11 +179,20 @@ def test_live_the_user_tells_a_precision(counters):
             lambda s: any(d.candidates for d in s.kernels.descriptions if d.name == "copy"),
         )
         asked = kernel(snapshot, "copy")
-        assert asked.candidates == ("tensor/bf16", "tensor/fp16", "tensor/tf32", "tensor/fp8")
+        assert asked.candidates == (
+            *("tensor/bf16", "tensor/fp16", "tensor/tf32"),
+            *("tensor/fp8", "tensor/int8"),
+        )
         assert (asked.told, pipes(snapshot)) == ("", {})
-        assert "(bf16, fp16, tf32, fp8): precision not known" in asked.reasons["flops"]
+        assert "(bf16, fp16, tf32, fp8, int8): precision not known" in asked.reasons["flops"]
         counts = 463 * 500e3
-        for pipe, weight in (("bf16", 1024), ("fp16", 1024), ("tf32", 512), ("fp8", 2048)):
+        for pipe, weight in (
+            ("bf16", 1024),
+            ("fp16", 1024),
+            ("tf32", 512),
+            ("fp8", 2048),
+            ("int8", 2048),
+        ):
             watched.consumer.send(Command(command="next-precision", kernel=asked.id))
             told = until(watched, lambda s, pipe=pipe: kernel(s, "copy").told == f"tensor/{pipe}")
             told = until(watched, lambda s, pipe=pipe: f"tensor/{pipe}" in pipes(s))

@@ -17,7 +17,7 @@ from pm_sampling_double import (
 
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE, L2, SETS
 from roofmon.counters.overlap import Launches
-from roofmon.counters.weights import HMMA, IMMA
+from roofmon.counters.weights import FMA_LITE, TENSOR
 
 pytestmark = [pytest.mark.slow, needs_cupti_python]
 TICK_S = 0.25
@@ -66,7 +66,7 @@ def check(result, bound=0.02):
     """Every kernel's amounts are those that it was made with."""
     rows = result.array("kernels").tolist()
     assert rows == list(range(len(KERNELS)))
-    for metric in {DRAM_READ, DRAM_WRITE, L2, HMMA} & set(result.metrics):
+    for metric in {DRAM_READ, DRAM_WRITE, L2, TENSOR} & set(result.metrics):
         amounts = result.array("amounts")[:, result.metrics.index(metric)]
         largest = max(kernel.counts.get(metric, 0.0) for kernel in KERNELS)
         for kernel, amount in zip(KERNELS, amounts, strict=True):
@@ -105,8 +105,8 @@ def test_live_a_step_of_the_clocks_is_found_within_two_windows(start):
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [
-        ({"never_complete": IMMA}, SETS[1]),
-        ({"multi_pass": HMMA}, SETS[2]),
+        ({"never_complete": FMA_LITE}, SETS[1]),
+        ({"multi_pass": TENSOR}, SETS[2]),
         ({"unknown": f"{DRAM_READ},{DRAM_WRITE}"}, SETS[0][2:]),
         ({"no_time_trigger": 1}, SETS[0]),
     ],

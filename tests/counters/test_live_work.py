@@ -11,7 +11,7 @@ from roofmon.collector.device_traffic import Contention
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.row_work import Chip
 from roofmon.collector.sampled_work import Said, SampledWork
-from roofmon.counters.weights import HMMA
+from roofmon.counters.weights import TENSOR
 from roofmon.counters.worker_messages import NO_ROW, Result, result_of
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.table import Column
@@ -89,7 +89,7 @@ def test_a_precision_that_nothing_tells_is_a_range_in_words():
     # 2·4096³ = 137.4 GFLOP at bf16: tf32 by mma.sync is a third, fp8 by wgmma twice as much.
     words = work.said[row].reasons["flops"]
     assert words.startswith("45.8 to 275 GFLOP (")
-    assert "(bf16, fp16, tf32, fp8): precision not known" in words
+    assert "(bf16, fp16, tf32, fp8, int8): precision not known" in words
 
 
 def test_an_unknown_architecture_has_bytes_and_a_reason():
@@ -121,9 +121,9 @@ def test_kernels_that_cannot_be_told_apart_have_no_values_of_their_own():
 
 def test_tensor_work_that_is_mixed_up_is_said():
     found = attribute(load_excerpt(), "gemm_bf16", 5)
-    at, hmma = found.kernels.tolist().index(busiest(found)), found.metrics.index(HMMA)
+    at, tensor = found.kernels.tolist().index(busiest(found)), found.metrics.index(TENSOR)
     groups = found.groups.copy()
-    groups[at, hmma] = 0
+    groups[at, tensor] = 0
     work = SampledWork()
     take(work, replace(found, groups=groups))
     assert "tensor work" in work.said[busiest(found)].reasons["flops"]
@@ -189,7 +189,7 @@ def test_a_precision_that_the_user_tells_is_that_of_all_kernels_of_the_name():
     assert not [key for key in values(work, row) if key[0] == "flops"]
     work.take_noted()
     seen = []
-    for _ in range(5):
+    for _ in range(6):
         assert work.next_precision(kernel(row))
         take(work, found, names=names)
         assert row in work.take_noted()

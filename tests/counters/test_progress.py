@@ -7,7 +7,7 @@ from made_up_device import BANDWIDTH, EIGHT, Kernel, run_device, shuffled
 from roofmon.counters.overlap import Cells, Launches
 from roofmon.counters.progress import alone_durations, progress_clocks
 from roofmon.counters.samples import Samples
-from roofmon.counters.sizes import kernel_of, sized
+from roofmon.counters.sizes import Sizes, kernel_of
 
 
 def launches(table):
@@ -77,7 +77,7 @@ def test_sizes_are_told_apart_where_durations_differ_a_lot():
             50e3 * random.uniform(0.9, 1.1, 400),
         ]
     )
-    ids = sized(kernel, alone)
+    ids = Sizes().of(kernel, alone)
     np.testing.assert_array_equal(kernel_of(ids), kernel)
     assert len(np.unique(ids[400:])) == 1
     short, long = set(ids[:400][alone[:400] < 40e3]), set(ids[:400][alone[:400] > 40e3])

@@ -4,7 +4,7 @@ import pytest
 
 from roofmon.counters.flops import FlopRange, sampled_flops
 from roofmon.counters.precision import Computes
-from roofmon.counters.weights import DMMA, FMA_HEAVY, FMA_LITE, FP64_PIPE, HMMA, IMMA
+from roofmon.counters.weights import DMMA, FMA_HEAVY, FMA_LITE, FP64_PIPE, TENSOR
 from roofmon.model.roofline import Pipe
 
 BF16, FP16, TF32, FP8, INT8, FP64 = (
@@ -21,9 +21,11 @@ def only(
     return found
 
 
-@pytest.mark.parametrize(("pipe", "weight"), [(BF16, 1024), (FP16, 1024), (TF32, 512), (FP8, 2048)])
+@pytest.mark.parametrize(
+    ("pipe", "weight"), [(BF16, 1024), (FP16, 1024), (TF32, 512), (FP8, 2048), (INT8, 2048)]
+)
 def test_wgmma_of_known_precision_is_exact(pipe, weight):
-    found = only({HMMA: 3e6}, Computes(pipe, "wgmma"))
+    found = only({TENSOR: 3e6}, Computes(pipe, "wgmma"))
     assert (found.pipe, found.low, found.high, found.reason) == (
         pipe,
         3e6 * weight,
@@ -33,45 +35,48 @@ def test_wgmma_of_known_precision_is_exact(pipe, weight):
 
 
 def test_mma_sync_counts_half_as_much_again():
-    found = only({HMMA: 3e6}, Computes(BF16, "mma.sync"))
+    found = only({TENSOR: 3e6}, Computes(BF16, "mma.sync"))
     assert found.low == found.high == 2e6 * 1024
 
 
 def test_an_unknown_instruction_leaves_a_factor_of_one_and_a_half():
-    found = only({HMMA: 3e6}, Computes(BF16))
+    found = only({TENSOR: 3e6}, Computes(BF16))
     assert (found.low, found.high) == (2e6 * 1024, 3e6 * 1024)
     assert "wgmma" in found.reason
 
 
 def test_an_unknown_precision_leaves_a_range_over_the_candidates():
-    found = only({HMMA: 3e6})
+    found = only({TENSOR: 3e6})
     assert found.pipe is None
-    assert set(found.candidates) == {BF16, FP16, TF32, FP8}
+    assert set(found.candidates) == {BF16, FP16, TF32, FP8, INT8}
     assert (found.low, found.high) == (2e6 * 512, 3e6 * 2048)
     assert "precision" in found.reason
     # A name that tells the instruction but not the type narrows it: 512 … 2048.
-    found = only({HMMA: 3e6}, Computes(None, "wgmma"))
+    found = only({TENSOR: 3e6}, Computes(None, "wgmma"))
     assert (found.low, found.high) == (3e6 * 512, 3e6 * 2048)
 
 
 def test_a_counter_of_one_precision_needs_no_name():
     assert only({DMMA: 3e6}).pipe == FP64
     assert only({DMMA: 3e6}).low == only({DMMA: 3e6}).high == 3e6 * 64
-    assert only({IMMA: 3e6}).pipe == INT8
 
 
-def test_the_weight_of_int8_under_wgmma_is_an_assumption_and_shown_as_one():
-    found = only({IMMA: 3e6}, Computes(INT8, "wgmma"))
-    assert (found.low, found.high) == (2e6 * 2048, 3e6 * 2048)
-    assert "not measured" in found.reason
-    # 2048 / 1.5 = 1365, an int8 GEMM by mma.sync gave 1375
-    assert only({IMMA: 1e6}, Computes(INT8, "mma.sync")).high == pytest.approx(1375e6, rel=0.01)
+def test_what_the_counter_of_fp64_counts_is_not_counted_twice():
+    assert only({TENSOR: 3.01e6, DMMA: 3e6}) == only({DMMA: 3e6})
+    both = sampled_flops("9.0", {TENSOR: 3e6, DMMA: 1e6}, BUSY, Computes(BF16, "wgmma"))
+    assert {f.pipe: f.high for f in both} == {BF16: 2e6 * 1024, FP64: 1e6 * 64}
+
+
+def test_int8_by_mma_sync():
+    assert only({TENSOR: 1e6}, Computes(INT8, "mma.sync")).high == pytest.approx(
+        1365.33e6, rel=1e-5
+    )
 
 
 def test_little_activity_is_no_evidence():
     # 5 % of 4 counts a cycle in 1e6 cycles is 200,000.
-    assert sampled_flops("9.0", {HMMA: 199_000.0}, BUSY, Computes(BF16, "wgmma")) == ()
-    assert only({HMMA: 201_000.0}, Computes(BF16, "wgmma")).pipe == BF16
+    assert sampled_flops("9.0", {TENSOR: 199_000.0}, BUSY, Computes(BF16, "wgmma")) == ()
+    assert only({TENSOR: 201_000.0}, Computes(BF16, "wgmma")).pipe == BF16
 
 
 def test_vector_instructions_are_an_upper_bound():
@@ -88,11 +93,11 @@ def test_half_of_the_fma_pipes_is_no_bound():
 @pytest.mark.parametrize("capability", ["8.0", "8.9", "10.0", "12.0"])
 def test_architectures_without_measured_weights_are_unknown(capability):
     assert (
-        sampled_flops(capability, {HMMA: 3e6, FMA_HEAVY: 1.0, FMA_LITE: 1.0}, BUSY, Computes())
+        sampled_flops(capability, {TENSOR: 3e6, FMA_HEAVY: 1.0, FMA_LITE: 1.0}, BUSY, Computes())
         == ()
     )
 
 
 def test_tensor_and_vector_work_stand_side_by_side():
-    found = sampled_flops("9.0", {HMMA: 3e6, FMA_HEAVY: 1.0, FMA_LITE: 1.0}, BUSY, Computes(BF16))
+    found = sampled_flops("9.0", {TENSOR: 3e6, FMA_HEAVY: 1.0, FMA_LITE: 1.0}, BUSY, Computes(BF16))
     assert [f.pipe.key for f in found] == ["tensor/bf16", "vector/fp32"]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,9 @@ def record(
 
     Raises ProgramError, RoofmonError.
     """
-    monitor = _attach(program)
+    monitor = attach(program.process.pid, lambda: program.run("add", 0.05))
     try:
-        with _sampling(monitor.devices[0].uuid, interval_us) as sampled:
+        with sampling(monitor.devices[0].uuid, interval_us) as sampled:
             answers = list(_phases(program, beside, names, seconds))
             time.sleep(0.1)
         monitor.settle()
@@ -70,7 +70,7 @@ def record(
         monitor.detach()
     if monitor.drops:
         raise ProgramError(f"{monitor.drops} records of launches were lost")
-    return _cut(sampled[0], *_launches(monitor), answers)
+    return _cut(sampled[0], *launches_of(monitor), answers)
 
 
 def write(path: Path, recorded: Recorded) -> int:
@@ -123,7 +123,7 @@ def _attributed(
 
 
 @contextlib.contextmanager
-def _sampling(uuid: str, interval_us: int) -> Iterator[list[Samples]]:
+def sampling(uuid: str, interval_us: int) -> Iterator[list[Samples]]:
     """Meanwhile a process samples, by itself, since reading must not wait for records; what it sampled."""
     sampled: list[Samples] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -175,8 +175,12 @@ def _sampler(uuid: str, interval_us: int) -> Sampler:
     return Sampler(uuid, interval_us, interval_us)
 
 
-def _attach(program: Loads) -> CountingMonitor:
-    deadline, pid = time.monotonic() + 10, program.process.pid
+def attach(pid: int, launch: Callable[[], object] = lambda: None) -> CountingMonitor:
+    """A monitor that traces the program and knows its device; `launch` makes it launch a kernel.
+
+    Raises ProgramError.
+    """
+    deadline = time.monotonic() + 10
     while True:
         found = next((e for e in find_endpoints("trace") if e.pid == pid), None)
         if found is not None:
@@ -191,7 +195,7 @@ def _attach(program: Loads) -> CountingMonitor:
         raise ProgramError(f"the program is not traced: {error}") from None
     if monitor.state != "tracing":
         raise ProgramError(f"the program is not traced: {monitor.states[-1:]}")
-    program.run("add", 0.05)
+    launch()
     try:
         monitor.wait(lambda: bool(monitor.devices), 20)
     except (AssertionError, EOFError) as error:
@@ -222,7 +226,8 @@ def _phases(
         yield answer | {"foreign": foreign}
 
 
-def _launches(monitor: CountingMonitor) -> tuple[Launches, list[str]]:
+def launches_of(monitor: CountingMonitor) -> tuple[Launches, list[str]]:
+    """What was traced, and the "name, grid, block" of each kernel."""
     records = monitor.records
     shape = np.column_stack([records["name"], records["grid"], records["block"]]).astype(np.int64)
     rows, kernel = np.unique(shape, axis=0, return_inverse=True)

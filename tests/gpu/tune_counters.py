@@ -22,21 +22,23 @@ from roofmon.collector.rungs import nvidia_gpu_present
 from roofmon.counters.cupti_library import device_index, load_cupti
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE, L2, SETS
 from roofmon.counters.pm_sampling import PmSampling
-from roofmon.counters.weights import CYCLES, DMMA, FMA_HEAVY, FMA_LITE, FP64_PIPE, HMMA, IMMA
+from roofmon.counters.weights import CYCLES, DMMA, FMA_HEAVY, FMA_LITE, FP64_PIPE, TENSOR
 from roofmon.telemetry.nvidia.calibration_readings import list_gpus
 
 MEMORY = (DRAM_READ, DRAM_WRITE, L2)
 FULL = SETS[0]
 OTHER_CYCLES = ("gpc__cycles_elapsed.max", "gpc__cycles_elapsed.avg", "sm__cycles_elapsed.max")
+TYPES_APART = tuple(f"sm__pipe_tensor_op_{t}_cycles_active_realtime.sum" for t in ("hmma", "imma"))
 OTHER_FMA = ("sm__inst_executed_pipe_fma_realtime.sum", "sm__inst_executed_pipe_fma.sum")
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "as it is": FULL,
     "memory": MEMORY,
     "memory, cycles": (*MEMORY, CYCLES),
-    "memory, hmma": (*MEMORY, HMMA),
+    "memory, tensor": (*MEMORY, TENSOR),
+    "types apart": (*(n for n in FULL if n != TENSOR), *TYPES_APART),
     **{
         f"without {name.partition('.')[0]}": tuple(n for n in FULL if n != name)
-        for name in (IMMA, DMMA, FP64_PIPE, FMA_HEAVY, FMA_LITE, CYCLES)
+        for name in (DMMA, FP64_PIPE, FMA_HEAVY, FMA_LITE, CYCLES)
     },
     **{f"with {name}": tuple(name if n == CYCLES else n for n in FULL) for name in OTHER_CYCLES},
     **{
@@ -59,8 +61,8 @@ def measure(sampling: PmSampling, metrics: tuple[str, ...], seconds: float) -> s
         part = sampling.read()
         spent += time.thread_time() - begun
         samples += len(part.start_ns)
-        if HMMA in metrics and len(part.start_ns):
-            cycles = part.values[:, metrics.index(HMMA)]
+        if TENSOR in metrics and len(part.start_ns):
+            cycles = part.values[:, metrics.index(TENSOR)]
             places = np.flatnonzero(cycles < 0.2 * np.median(cycles)).tolist()
             low.append(",".join(str(p if p < len(cycles) / 2 else p - len(cycles)) for p in places))
     if not samples:
