@@ -46,7 +46,11 @@ _TRANSFER_SAMPLE_S = 0.005
 _TENSOR_SAMPLE_S = 0.01
 # Under a power cap the clock needs 0.3 to 0.5 s to settle after a change of load; measured on an H200.
 _TURNS_S, _COUNTED_TURNS = 0.25, 3
-_SETTLE_S = 0.15
+_SETTLE_S, _MOST_SETTLE_S = 0.15, 0.6
+_BLOCK, _STEADY = 5, 0.01  # samples, and how much the medians of two such blocks may differ
+_JUMP, _COUNTS = 0.02, 2
+"""Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
+change of load the cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
 _WARM_UP_BYTES = 2**28
 _WARM_UP_S = 0.5
 _WARM_UP_STEP_S = 0.01
@@ -216,16 +220,17 @@ class GpuBench:
         best, seconds = self._fastest(probe, matrices, shapes)
         launches = max(1, round(_TENSOR_SAMPLE_S / seconds))
         timer = self._timer(lambda: matrices.launch(best))
-        busy_s = 0.0
-        while busy_s < _SETTLE_S:
-            busy_s += timer.measure(launches)
-        self._clocks.reset()
         rule = Rule(
             half_width=HALF_WIDTH["compute"],
             cap_s=1.5 * self._caps.tensor,
             minimum=max(_FEWEST_SAMPLES, math.ceil(self._caps.tensor / launches / seconds)),
         )
-        timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
+        for _ in range(_COUNTS):
+            _settle(timer, launches)
+            self._clocks.reset()
+            timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
+            if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
+                break
         self._gpu.wait()
         matrices.check(best)
         small = ("small-set",) if len(shapes) < len(probe.shapes) else ()
@@ -295,3 +300,15 @@ class GpuBench:
 
     def _timer(self, launch: Callable[[], None]) -> EventTimer[Any]:
         return EventTimer(launch, self._gpu.record, self._gpu.seconds_between)
+
+
+def _settle(timer: EventTimer[Any], launches: int) -> None:
+    """Launch until a rate stays where it is."""
+    busy_s, before = 0.0, 0.0
+    while busy_s < _MOST_SETTLE_S:
+        block = [timer.measure(launches) for _ in range(_BLOCK)]
+        busy_s += sum(block)
+        now = median(block)
+        if busy_s >= _SETTLE_S and abs(now - before) <= _STEADY * now:
+            return
+        before = now

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofmon.counters.flops import FlopRange, sampled_flops, tensor_is_busy
+from roofmon.counters.flops import (
+    LEAST_ACTIVITY,
+    NO_ACTIVITY,
+    FlopRange,
+    sampled_flops,
+    tensor_activity,
+)
 from roofmon.counters.groups import LEAST_KNOWN
 from roofmon.counters.metric_sets import L2, MEMORY_METRICS
 from roofmon.counters.precision import Computes, computes_in
@@ -27,6 +33,11 @@ class Amount:
 
     value: float
     rel_error: float
+
+    @property
+    def known(self) -> bool:
+        """Whether it is told from nothing."""
+        return self.rel_error <= 1.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,11 @@ class ResultTable:
             return None
         return Amount(value, error / value if value > 0 else math.nan)
 
+    def most(self, metrics: tuple[str, ...], index: int) -> float:
+        """The upper end of the 95 % interval of what `amount` tells."""
+        at = [self.metrics[metric] for metric in metrics]
+        return float(sum(self._amounts[index][m] + Z95 * self._errors[index][m] for m in at))
+
     def together(self, metrics: tuple[str, ...], index: int) -> tuple[float, int]:
         """What the whole group counted per launch, and how many kernels are in it."""
         at = [self.metrics[metric] for metric in metrics]
@@ -108,8 +124,14 @@ def _add_bytes(row: RowWork, table: ResultTable, index: int) -> None:
         if not table.metrics.keys() >= set(metrics):
             continue
         amount = table.amount(metrics, index)
-        if amount is not None:
+        if amount is not None and amount.known:
             row.amounts["bytes", level, _COUNTS[level], False] = amount
+        elif amount is not None:
+            most = table.most(metrics, index) / 1e6
+            row.notes.setdefault(
+                "bytes",
+                f"at most {most:.3g} MB at {level} per launch, too little to tell from others'",
+            )
         else:
             moved, size = table.together(metrics, index)
             many = "s" if size > 2 else ""
@@ -140,10 +162,16 @@ def _add_flops(
     sm_cycles = cycles * chip.sms if cycles is not None and chip.sms else None
     if TENSOR in table.metrics and TENSOR not in counts:
         together, _ = table.together((TENSOR,), index)
-        if tensor_is_busy(weights, TENSOR, together, sm_cycles):
+        if tensor_activity(weights, TENSOR, together, sm_cycles) >= LEAST_ACTIVITY:
             what = "its tensor work cannot be told from that of kernels that run beside it"
             row.notes["flops"] = what
             return
+    active = tensor_activity(weights, TENSOR, counts.get(TENSOR, 0.0), sm_cycles)
+    multiplies = named.pipe is not None and named.pipe.unit == "tensor"
+    if multiplies and NO_ACTIVITY < active < LEAST_ACTIVITY:
+        least = f"under {LEAST_ACTIVITY:.0%} its counter is no evidence"
+        row.notes["flops"] = f"its tensor pipe was {active:.1%} busy: {least}"
+        return
     found = sampled_flops(chip.compute_capability, counts, sm_cycles, named)
     row.candidates = next((f.candidates for f in found if f.pipe is None), ())
     if told in row.candidates:
@@ -157,11 +185,14 @@ def _add_flops(
         by_unit = weights.tensor if one.pipe.unit == "tensor" else weights.vector
         counters = tuple(m for m, pipes in by_unit.items() if one.pipe in pipes and m in counts)
         amount = table.amount(counters, index)
+        if amount is None or not amount.known:
+            continue
         at_most = one.upper_bound or one.low < one.high
         if one.reason and one.pipe.unit == "tensor":
             row.notes["flops"] = one.reason
-        error = amount.rel_error if amount else math.nan
-        row.amounts["flops", one.pipe.key, REQUESTED, at_most] = Amount(one.high, error)
+        row.amounts["flops", one.pipe.key, REQUESTED, at_most] = Amount(one.high, amount.rel_error)
+    if found and not any(kind == "flops" for kind, *_ in row.amounts):
+        row.notes["flops"] = "too few to tell from those of the kernels beside it"
 
 
 def _range_words(found: FlopRange) -> str:

@@ -1,5 +1,6 @@
 """FLOPs of a kernel from what the counters saw of it, as a range as narrow as the evidence allows."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from roofmon.model.roofline import Pipe
 LEAST_ACTIVITY = 0.05
 """Part of a tensor pipe's peak under which its counter is no evidence: it moves a little in kernels without
 a single tensor instruction (2.3 % in a softmax)."""
+NO_ACTIVITY = 0.002
+"""And the part under which it is evidence that there is none."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +52,19 @@ def sampled_flops(
         return ()
     found = []
     for metric in weights.tensor:
-        count = amounts.get(metric)
-        if count is not None and metric == TENSOR:
+        count = amounts.get(metric, 0.0)
+        if metric == TENSOR:
             count -= amounts.get(DMMA, 0.0)
-        if count is not None and tensor_is_busy(weights, metric, count, sm_cycles):
+        if tensor_activity(weights, metric, count, sm_cycles) >= LEAST_ACTIVITY:
             found.append(_tensor(weights, metric, count, told))
     return (*found, *_vector(weights, amounts))
 
 
-def tensor_is_busy(weights: Weights, metric: str, count: float, sm_cycles: float | None) -> bool:
-    """Whether a count is evidence of tensor work; `sm_cycles` as in `sampled_flops`."""
-    if sm_cycles is None:
-        return count > 0
-    return count >= LEAST_ACTIVITY * weights.tensor_per_clock[metric] * sm_cycles
+def tensor_activity(weights: Weights, metric: str, count: float, sm_cycles: float | None) -> float:
+    """The part of its peak at which a tensor pipe ran; `sm_cycles` as in `sampled_flops`."""
+    if count <= 0:
+        return 0.0
+    return count / (weights.tensor_per_clock[metric] * sm_cycles) if sm_cycles else math.inf
 
 
 def _tensor(weights: Weights, metric: str, count: float, told: Computes) -> FlopRange:

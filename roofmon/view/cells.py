@@ -64,16 +64,17 @@ def bandwidth(view: View, row: int) -> str:
 
 def flops(view: View, row: int) -> str:
     """FLOP/s with a prefix, after ≤ where the FLOPs are an upper bound."""
-    return _upper(view, row) + si(float(view.positions.flops[row]))
+    return _at_most(view, row, si(float(view.positions.flops[row])))
 
 
 def intensity(view: View, row: int) -> str:
     """FLOP/byte at the level shown."""
-    return _upper(view, row) + significant(float(view.at_level.intensity[row]))
+    return _at_most(view, row, significant(float(view.at_level.intensity[row])))
 
 
-def _upper(view: View, row: int) -> str:
-    return "≤" if flops_are_upper_bound(view.table, row) else ""
+def _at_most(view: View, row: int, value: str) -> str:
+    upper = value != NOT_AVAILABLE and flops_are_upper_bound(view.table, row)
+    return f"≤{value}" if upper else value
 
 
 def fraction(view: View, row: int) -> str:

@@ -11,7 +11,7 @@ from roofmon.collector.device_traffic import Contention
 from roofmon.collector.kernels import KernelRegistry
 from roofmon.collector.row_work import Chip
 from roofmon.collector.sampled_work import Said, SampledWork
-from roofmon.counters.weights import TENSOR
+from roofmon.counters.weights import FMA_HEAVY, TENSOR
 from roofmon.counters.worker_messages import NO_ROW, Result, result_of
 from roofmon.model.kernel import KernelDescription
 from roofmon.model.table import Column
@@ -117,6 +117,38 @@ def test_kernels_that_cannot_be_told_apart_have_no_values_of_their_own():
     assert np.isnan(value)
     words = work.said[int(found.kernels[at])].reasons["bytes"]
     assert words == "known only together with 1 other kernel: 50 MB at dram per launch of this one"
+
+
+def test_what_is_known_to_be_little_is_not_told_as_a_number():
+    found = attribute(load_excerpt(), "gemm_bf16", 5)
+    at, errors = found.kernels.tolist().index(busiest(found)), found.errors.copy()
+    errors[at, :2] = found.amounts[at, :2]  # 95 % are twice as much
+    work = SampledWork()
+    take(work, replace(found, errors=errors))
+    row = busiest(found)
+    assert ("bytes", "dram", False) not in values(work, row)
+    words = work.said[row].reasons["bytes"]
+    assert words.startswith("at most 5")  # 181 MB and 1.96 times as much
+    assert "MB at dram" in words
+
+
+def test_a_tensor_kernel_of_little_activity_has_no_flops_of_other_pipes():
+    """As one that multiplies by a vector: it waits for memory."""
+    found = attribute(load_excerpt(), "gemm_bf16", 5)
+    at, tensor = found.kernels.tolist().index(busiest(found)), found.metrics.index(TENSOR)
+    row, amounts = busiest(found), found.amounts.copy()
+    vector = found.metrics.index(FMA_HEAVY)
+    amounts[at, vector] = 1e6
+    amounts[at, tensor] *= 0.04
+    work = SampledWork()
+    take(work, replace(found, amounts=amounts))
+    assert not [key for key in values(work, row) if key[0] == "flops"]
+    assert "under 5% its counter is no evidence" in work.said[row].reasons["flops"]
+    # With none at all it computes elsewhere, whatever it is called.
+    amounts[at, tensor] = 0.0
+    work = SampledWork()
+    take(work, replace(found, amounts=amounts))
+    assert [key[1] for key in values(work, row) if key[0] == "flops"] == ["vector/fp32"]
 
 
 def test_tensor_work_that_is_mixed_up_is_said():

@@ -68,20 +68,57 @@ def test_shares_follow_a_clock():
     np.testing.assert_allclose(found, [50 / 150, 50 / 150, 50 / 150])
 
 
-def test_sizes_are_told_apart_where_durations_differ_a_lot():
-    random = np.random.default_rng(5)
-    kernel = np.repeat([0, 1], 400)
-    alone = np.concatenate(
-        [
-            np.where(np.arange(400) % 2, 20e3, 80e3) * random.uniform(0.98, 1.02, 400),
-            50e3 * random.uniform(0.9, 1.1, 400),
-        ]
-    )
-    ids = Sizes().of(kernel, alone)
-    np.testing.assert_array_equal(kernel_of(ids), kernel)
-    assert len(np.unique(ids[400:])) == 1
-    short, long = set(ids[:400][alone[:400] < 40e3]), set(ids[:400][alone[:400] > 40e3])
-    assert not short & long
+def sizes_of(means, counts, seed, spread=0.02):
+    """Launches of kernel 3, so many of each mean duration, in random order, and the size of each."""
+    random = np.random.default_rng(seed)
+    size = np.repeat(np.arange(len(means)), counts)
+    random.shuffle(size)
+    return size, np.array(means)[size] * random.uniform(1 - spread, 1 + spread, len(size))
+
+
+@pytest.mark.parametrize("means", [(20e3, 80e3), (66e3, 85e3), (25e3, 66e3, 85e3), (64e3, 74e3)])
+def test_sizes_are_told_apart_where_hardly_a_launch_lies_between(means):
+    size, alone = sizes_of(means, 300, 5)
+    ids = Sizes().of(np.full(len(alone), 3), alone)
+    assert (kernel_of(ids) == 3).all()
+    pairs = set(zip(size.tolist(), ids.tolist(), strict=True))
+    assert len(pairs) == len(means) == len(set(ids.tolist()))
+
+
+def test_one_size_is_not_cut_by_its_own_spread():
+    for seed, counts in ((6, 400), (7, 12)):
+        _, alone = sizes_of([50e3], counts, seed, spread=0.1)
+        assert len(np.unique(Sizes().of(np.full(counts, 3), alone))) == 1
+
+
+def test_beside_another_process_only_sizes_well_apart_count():
+    _, alone = sizes_of((66e3, 85e3), 300, 8)
+    assert len(np.unique(Sizes().of(np.full(600, 3), alone, foreign=True))) == 1
+    _, alone = sizes_of((20e3, 80e3), 300, 9)
+    assert len(np.unique(Sizes().of(np.full(600, 3), alone, foreign=True))) == 2
+
+
+def test_a_size_keeps_its_number_whatever_else_runs():
+    sizes = Sizes()
+    first, alone = sizes_of((25e3, 85e3), 200, 10)
+    numbers = sizes.of(np.full(400, 3), alone)
+    small, large = (int(numbers[first == s][0]) for s in (0, 1))
+    _, alone = sizes_of((84e3,), 100, 11)
+    assert (sizes.of(np.full(100, 3), alone) == large).all()
+    size, alone = sizes_of((25e3, 45e3, 86e3), 200, 12)
+    numbers = sizes.of(np.full(600, 3), alone)
+    assert (numbers[size == 0] == small).all()
+    assert (numbers[size == 2] == large).all()
+    assert not np.isin(numbers[size == 1], [small, large]).any()
+
+
+def test_what_spreads_over_octaves_is_cut_all_the_same():
+    random = np.random.default_rng(13)
+    alone = 2.0 ** random.uniform(13, 16, 5000)
+    ids = Sizes().of(np.full(5000, 3), alone)
+    for number in np.unique(ids):
+        shortest, longest = np.quantile(alone[ids == number], [0.02, 0.98])
+        assert longest < 1.6 * shortest
 
 
 def test_reserved_ids_stay_reserved():

@@ -29,6 +29,7 @@ from roofmon.model.snapshot import Snapshot
 from roofmon.model.table import Column, KernelTable, WorkColumn
 from roofmon.model.work import Provenance
 
+HARD_MIX = Path(__file__).parents[1] / "counters" / "data" / "h200_hard_mix.npz"
 HEAD = '"ID","Kernel Name","Block Size","Grid Size"'
 GEMM = "void x::(anonymous namespace)::gemm<float, (int)4>(float *)"
 LONG = f"""==PROF== Connected to process 1
@@ -157,3 +158,15 @@ def test_a_recording_is_read_back_and_attributed(tmp_path) -> None:
     np.testing.assert_allclose(back.samples.values, samples.values, rtol=1e-6)
     words, good = verdict_of_mix(replay(back)["mix of 1"], 0.05, 0.03)
     assert good, words
+
+
+@pytest.mark.parametrize("factor", [1, 2], ids=["0.5 ms", "1 ms"])
+def test_a_recorded_mix_of_an_h200_is_right_or_marked(factor) -> None:
+    """Eight kernels of 5 to 250 µs (`bench_counters.py --record`); another recording was tuned on."""
+    mixes = replay(read(HARD_MIX), factor)
+    assert list(mixes) == ["mix of 1", "mix of 2", "mix of 1, beside"]
+    for name, mixed in mixes.items():
+        words, good = verdict_of_mix(mixed, 0.05, 0.03)
+        assert good, f"{name}: {words}"
+        if "beside" not in name:  # nothing is called contended that is not
+            assert not any(m.sampled.contended or m.sampled.note for m in mixed[:7])
