@@ -110,7 +110,7 @@ def _open_gpu(device: str, mode: Mode, probes: list[Probe], say: Say) -> tuple[B
 
     gpu = Gpu(device, notify, phase)
     load.look()
-    bench = GpuBench(gpu, mode, clocks, readings.limits().ceilings, meter)
+    bench = GpuBench(gpu, mode, clocks, readings.limits(), meter)
     bench.warm_up()
     phase("warm-up")
     load.begin()

@@ -1,10 +1,8 @@
 """Measuring one probe on this GPU: working sets, time limits, the resulting ceiling with its conditions."""
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -13,16 +11,16 @@ import numpy as np
 from roofmon.calibration import gpu_sizes as sizes
 from roofmon.calibration.ceilings import judged, to_ceiling, widened
 from roofmon.calibration.gpu_device import Gpu
-from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.gpu_meter import Meter, time_of_counted_byte
 from roofmon.calibration.gpu_results import check_sink, check_stream
+from roofmon.calibration.gpu_sustained import KeptShapes, SustainedGemm
 from roofmon.calibration.gpu_timer import EventTimer
 from roofmon.calibration.gpu_transfer import Transfer
 from roofmon.calibration.probe import Mode, Probe
 from roofmon.calibration.run import NotApplicableError
 from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
-from roofmon.model.roofline import REQUESTED, Ceiling
+from roofmon.model.roofline import REQUESTED, Ceiling, Roofline
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,6 @@ CAPS: Mapping[Mode, Caps] = {
 _SAMPLES = 20  # ranks 6 to 15 bound the median
 _FEWEST_SAMPLES = 10
 _TRANSFER_SAMPLE_S = 0.005
-_TENSOR_SAMPLE_S = 0.01
-# Under a power cap the clock needs 0.3 to 0.5 s to settle after a change of load; measured on an H200.
-_TURNS_S, _COUNTED_TURNS = 0.25, 3
-_SETTLE_S, _MOST_SETTLE_S = 0.15, 0.6
-_BLOCK, _STEADY = 5, 0.01  # samples, and how much the medians of two such blocks may differ
-_JUMP, _COUNTS = 0.02, 2
-"""Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
-change of load the cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
 _WARM_UP_BYTES = 2**28
 _WARM_UP_S = 0.5
 _WARM_UP_STEP_S = 0.01
@@ -61,7 +51,7 @@ class GpuBench:
     """Measures probes on an open GPU.
 
     Args:
-        bounds: the physical ceilings of this device.
+        limits: the physical ceilings of this device, and the conditions that hold.
         meter: samples the counter of the probe that has one.
     """
 
@@ -70,13 +60,15 @@ class GpuBench:
         gpu: Gpu,
         mode: Mode,
         clocks: HeldClocks,
-        bounds: tuple[Ceiling, ...],
+        limits: Roofline,
         meter: Meter | None = None,
     ) -> None:
         self._gpu = gpu
         self._caps = CAPS[mode]
         self._clocks = clocks
-        self._bounds = bounds
+        self._bounds = limits.ceilings
+        self._kept = KeptShapes(limits.conditions)
+        self._searches = mode == "thorough"
         self._meter = meter
         self._stream: Any = None  # one allocation that every stream probe divides
         self._stream_bytes = 0
@@ -214,53 +206,14 @@ class GpuBench:
         return to_ceiling(probe, size // per_element * per_element, timing, small)
 
     def _measure_gemm(self, probe: Probe) -> Ceiling:
-        """The fastest shape, sustained until the clock has settled under it, then counted."""
-        shapes = fitting_shapes(probe.precision, probe.shapes, self._gpu.free_bytes())
-        matrices = GemmSet(self._gpu, probe.precision, shapes)
-        best, seconds = self._fastest(probe, matrices, shapes)
-        launches = max(1, round(_TENSOR_SAMPLE_S / seconds))
-        timer = self._timer(lambda: matrices.launch(best))
-        rule = Rule(
-            half_width=HALF_WIDTH["compute"],
-            cap_s=1.5 * self._caps.tensor,
-            minimum=max(_FEWEST_SAMPLES, math.ceil(self._caps.tensor / launches / seconds)),
-        )
-        for _ in range(_COUNTS):
-            _settle(timer, launches)
-            self._clocks.reset()
-            timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
-            if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
-                break
-        self._gpu.wait()
-        matrices.check(best)
-        small = ("small-set",) if len(shapes) < len(probe.shapes) else ()
+        gemm = SustainedGemm(self._gpu, probe, self._caps.tensor, self._clocks)
+        best = None if self._searches else self._kept.get(probe.precision, gemm)
+        if best is None:
+            best = gemm.search()
+            self._kept.keep(probe.precision, gemm, best)
+        timing = gemm.measure(best)
+        small = ("small-set",) if len(gemm.shapes) < len(probe.shapes) else ()
         return to_ceiling(probe, probe.flop_count(*best), timing, small)
-
-    def _fastest(
-        self, probe: Probe, matrices: GemmSet, shapes: Sequence[Shape]
-    ) -> tuple[Shape, float]:
-        """(shape, its seconds) with the highest rate, each shape checked once.
-
-        They take turns until the power cap holds the clock, so that all are compared at the same one: a
-        shape that is ahead while the GPU is cold may be behind once it is not.
-        """
-
-        def run(shape: Shape, launches: int = 1) -> float:
-            return self._span(lambda: matrices.launch(shape), launches) / launches
-
-        launches: dict[Shape, int] = {}
-        for shape in shapes:
-            run(shape)  # loads the kernel
-            launches[shape] = max(1, round(_TENSOR_SAMPLE_S / run(shape)))
-            matrices.check(shape)
-        turns: list[dict[Shape, float]] = []
-        end = time.monotonic() + _TURNS_S
-        while len(turns) < _COUNTED_TURNS or time.monotonic() < end:
-            turns.append({shape: run(shape, launches[shape]) for shape in shapes})
-        last = turns[-_COUNTED_TURNS:]
-        seconds = {shape: median(turn[shape] for turn in last) for shape in shapes}
-        best = max(shapes, key=lambda shape: probe.flop_count(*shape) / seconds[shape])
-        return best, seconds[best]
 
     def _launcher(
         self, probe: Probe, function: Any, blocks: int, arguments: list[Any]
@@ -300,15 +253,3 @@ class GpuBench:
 
     def _timer(self, launch: Callable[[], None]) -> EventTimer[Any]:
         return EventTimer(launch, self._gpu.record, self._gpu.seconds_between)
-
-
-def _settle(timer: EventTimer[Any], launches: int) -> None:
-    """Launch until a rate stays where it is."""
-    busy_s, before = 0.0, 0.0
-    while busy_s < _MOST_SETTLE_S:
-        block = [timer.measure(launches) for _ in range(_BLOCK)]
-        busy_s += sum(block)
-        now = median(block)
-        if busy_s >= _SETTLE_S and abs(now - before) <= _STEADY * now:
-            return
-        before = now

@@ -67,6 +67,11 @@ class GemmSet:
         self._one = np.ones(1, self._how.scalar)
         self._zero = np.zeros(1, self._how.scalar)
 
+    @property
+    def version(self) -> int:
+        """Of cuBLAS, 130100 for 13.1."""
+        return int(self._cublas.getVersion(self._handle))
+
     def launch(self, shape: Shape) -> None:
         """Queue one product."""
         m, n, k = shape

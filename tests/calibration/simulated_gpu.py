@@ -13,6 +13,7 @@ from roofmon.errors import RoofmonError
 
 DRAM, L2, L1, PCIE = 4e12, 9e12, 33e12, 50e9  # byte/s
 FLOPS, GEMM_FLOPS = 60e12, 1e11
+CAP_S = 0.1  # of one shape, until a power cap holds it
 BASE = 1 << 32
 TOTAL = 256 * 2**20
 _TYPES = {0: "f4", 1: "f8", 2: "f2", 14: "bf16"}
@@ -44,6 +45,11 @@ class SimulatedGpu:
         self.host_s = self.device_s = 0.0
         self.faults: set[str] = set()  # kernels that compute wrongly, or write to their sink
         self.efficiency: dict[tuple[int, int, int], float] = {}
+        self.sustained: dict[tuple[int, int, int], float] = {}  # once a power cap holds it
+        self.dips: list[
+            tuple[float, float]
+        ] = []  # of device time in which it runs at half the rate
+        self._shape, self._since = (0, 0, 0), 0.0
         self._free_bytes = free_bytes
         self._memory = np.zeros(TOTAL, "u1")
         self._next = BASE
@@ -56,7 +62,9 @@ class SimulatedGpu:
             memcpyHostToDevice=1,
             memcpyDeviceToHost=2,
         )
-        cublas = SimpleNamespace(gemmEx=self._gemm, CUBLASError=ValueError)
+        cublas = SimpleNamespace(
+            gemmEx=self._gemm, CUBLASError=ValueError, getVersion=lambda handle: 130100
+        )
         self.cupy = SimpleNamespace(
             cuda=SimpleNamespace(cublas=cublas, get_cublas_handle=lambda: 1)
         )
@@ -162,7 +170,14 @@ class SimulatedGpu:
                 self._numbers(a, m * k, kind).reshape(m, k).T
             )
             self._store(c, product.ravel() + ("gemm" in self.faults), kind)
-        efficiency = self.efficiency.get((n, m, k), 0.5)  # by rows it is n × m
+        shape = (n, m, k)  # by rows it is n × m
+        if shape != self._shape:
+            self._shape, self._since = shape, self.device_s
+        efficiency = self.efficiency.get(shape, 0.5)
+        if self.device_s - self._since > CAP_S:
+            efficiency = self.sustained.get(shape, efficiency)
+        if any(begin <= self.device_s < end for begin, end in self.dips):
+            efficiency /= 2
         self._spend(2 * m * n * k / (GEMM_FLOPS * efficiency))
 
     def _numbers(self, address: int, count: int, kind: int) -> "np.ndarray[Any, Any]":

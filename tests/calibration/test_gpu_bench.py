@@ -1,6 +1,7 @@
 """The GPU bench on a simulated device of known rates: what it counts, checks, flags and chooses."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,9 +21,9 @@ from roofmon.calibration.ceilings import BETWEEN_RUNS
 from roofmon.calibration.gpu_bench import GpuBench
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.manifest import load_probes
-from roofmon.calibration.probe import Probe
+from roofmon.calibration.probe import Mode, Probe
 from roofmon.errors import RoofmonError
-from roofmon.model.roofline import Ceiling, Pipe
+from roofmon.model.roofline import Ceiling, Pipe, Roofline
 from roofmon.resources import probes_dir
 
 PROBES = {probe.name: probe for probe in load_probes([probes_dir()])[0]}
@@ -31,6 +32,12 @@ SMALL, WIDE, TALL = (64, 64, 64), (32, 256, 512), (256, 32, 512)
 
 def gemm(precision: str) -> Probe:
     return msgspec.structs.replace(PROBES[f"gpu-gemm-{precision}"], shapes=(SMALL, WIDE, TALL))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def readings() -> SimulatedReadings:
 
 @pytest.fixture
 def measure(gpu: Any, readings: Any) -> Callable[[Probe], Ceiling]:
-    bench = GpuBench(gpu, "full", HeldClocks(readings), ())
+    bench = GpuBench(gpu, "full", HeldClocks(readings), Roofline())
     bench.warm_up()
     return bench.measure
 
@@ -91,6 +98,46 @@ def test_the_fastest_shape_is_sustained_and_its_product_is_right(
     assert (ceiling.regime, ceiling.pipe) == ("gemm", Pipe("tensor", precision))
     assert ceiling.flags == ()
     assert gpu.device_s > 0.3  # a third to heat up, two thirds that count
+
+
+def test_the_shape_that_does_most_under_the_power_cap_is_found_and_kept(
+    cache: Path, readings: Any
+) -> None:
+    def searches(mode: Mode = "full") -> bool:
+        gpu: Any = SimulatedGpu()
+        gpu.efficiency, gpu.sustained = {TALL: 0.9, WIDE: 0.88}, {TALL: 0.7, WIDE: 0.8}
+        ceiling = GpuBench(gpu, mode, HeldClocks(readings), Roofline()).measure(gemm("bf16"))
+        assert ceiling.value == pytest.approx(0.8 * GEMM_FLOPS, rel=1e-6)
+        return bool(gpu.device_s > (5.0 if mode == "thorough" else 0.7))
+
+    assert searches()
+    assert not searches()
+    (file,) = cache.rglob("gemm/*.json")
+    for damage in (b"[1,2", b"[1,2,3]", b'"x"', b"1" * 5000):
+        file.write_bytes(damage)
+        assert searches()
+        assert not searches()
+    assert searches("thorough")  # it trusts nothing that was kept
+    file.unlink()
+    file.mkdir()
+    assert searches()
+    assert searches()  # since nothing can be written there
+
+
+def test_a_clock_that_jumps_while_a_gemm_is_counted_has_it_counted_again(
+    gpu: SimulatedGpu, measure: Callable[[Probe], Ceiling]
+) -> None:
+    probe = msgspec.structs.replace(gemm("bf16"), shapes=(TALL,))
+    gpu.efficiency = {TALL: 0.8}
+    measure(probe)
+    began = gpu.device_s
+    gpu.dips = [(began + 0.25, began + 0.45)]
+    ceiling = measure(probe)
+    assert ceiling.value == pytest.approx(0.8 * GEMM_FLOPS, rel=1e-6)
+    assert "not-converged" not in ceiling.flags
+    # One that begins before anything is counted is waited for.
+    gpu.dips = [(gpu.device_s + 0.05, gpu.device_s + 0.3)]
+    assert measure(probe).value == pytest.approx(0.8 * GEMM_FLOPS, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from roofmon.calibration.run import NotApplicableError
 from roofmon.counters.hold import Hold, holders
 from roofmon.counters.meter_messages import Counted
 from roofmon.counters.metric_sets import L2
-from roofmon.model.roofline import Ceiling
+from roofmon.model.roofline import Ceiling, Roofline
 from roofmon.resources import probes_dir
 
 PROBE = next(p for p in load_probes([probes_dir()])[0] if p.name == "gpu-l2-sampled")
@@ -39,7 +39,7 @@ RATE = 1.5 * REQUESTED_RATE
 def measured_with(meter: Meter | None) -> Ceiling:
     gpu: Any = SimulatedGpu()
     readings: Any = SimulatedReadings()
-    return GpuBench(gpu, "full", HeldClocks(readings), (), meter).measure(PROBE)
+    return GpuBench(gpu, "full", HeldClocks(readings), Roofline(), meter).measure(PROBE)
 
 
 class MadeUpMeter:

@@ -180,7 +180,7 @@ def roofs(gpu: str, bounds: Sequence[Ceiling], is_h200: bool) -> None:
             seconds.append(took)
             if before:
                 peers.append((before, torch.measure()))
-            print(f"full calibration {number + 1}/{RUNS}: {took:.2f} s", flush=True)
+            print(f"full calibration {number + 1}/{RUNS}: {took:.2f} s{gemms(result)}", flush=True)
     print(f"the last one: {phases(results[-1])}")
     measured = by_probe(results)
     table = Table()
@@ -194,6 +194,15 @@ def roofs(gpu: str, bounds: Sequence[Ceiling], is_h200: bool) -> None:
     )
     repeatability(table, measured)
     table.close()
+
+
+def gemms(result: CalibrationResult) -> str:
+    """The tensor roofs in TFLOP/s with their half-widths: those that a power cap moves."""
+    return "".join(
+        f", {c.pipe.precision} {c.value / 1e12:.4g} ±{(c.ci_high - c.ci_low) / 2 / c.value:.1%}"
+        for c in result.roofline.ceilings
+        if c.pipe is not None and c.pipe.unit == "tensor"
+    )
 
 
 def against_peers(

@@ -169,12 +169,12 @@ def tune(bench: GpuBench, bounds: tuple[Ceiling, ...], probe: Probe) -> None:
 def main(uuid: str, names: list[str]) -> int:
     """Tune the bundled probes whose names hold one of `names`; all without any."""
     readings = CalibrationReadings(uuid)
-    bounds = readings.limits().ceilings
-    bench = GpuBench(Gpu(uuid), "quick", HeldClocks(readings), bounds)
+    limits = readings.limits()
+    bench = GpuBench(Gpu(uuid), "quick", HeldClocks(readings), limits)
     bench.warm_up()
     for probe in load_probes([probes_dir()])[0]:
         if probe.code in VARIANTS and any(name in probe.name for name in names or [""]):
-            tune(bench, bounds, probe)
+            tune(bench, limits.ceilings, probe)
     return 0
 
 

@@ -1,0 +1,159 @@
+"""The GEMM that a GPU sustains: of which shape, and how fast once its power cap holds the clock.
+
+Under the cap the shape that does most for a joule is the fastest, which need not be the one that is ahead
+at the same clock. So shapes are held one after the other. That takes seconds, but its answer is kept.
+"""
+
+import hashlib
+import math
+import time
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from roofmon.calibration.gpu_device import Gpu
+from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
+from roofmon.calibration.gpu_load import HeldClocks
+from roofmon.calibration.gpu_timer import EventTimer
+from roofmon.calibration.probe import Probe
+from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
+from roofmon.model.roofline import Conditions
+from roofmon.resources import cache_dir, read_limited, write_private
+
+_FEWEST_SAMPLES = 10
+_SAMPLE_S = 0.01
+_TURNS_S, _COUNTED_TURNS = 0.25, 3
+_CLOSE = (
+    0.92  # of the best rate at the same clock: shapes below it do not come first under a cap either
+)
+_SETTLE_S, _MOST_SETTLE_S = 0.15, 0.6
+_BLOCK, _STEADY = 5, 0.01  # samples, and how much the medians of two such blocks may differ
+_JUMP, _COUNTS = 0.02, 2
+"""Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
+change of load the cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
+_LIMIT = 256  # bytes of a kept shape
+
+
+class SustainedGemm:
+    """Measures the GEMMs of a probe; `shapes` are those that fit into memory.
+
+    Args:
+        counted_s: seconds that are counted.
+
+    Raises RoofmonError without cuBLAS or memory.
+    """
+
+    def __init__(self, gpu: Gpu, probe: Probe, counted_s: float, clocks: HeldClocks) -> None:
+        self.shapes = fitting_shapes(probe.precision, probe.shapes, gpu.free_bytes())
+        self._gpu, self._probe, self._counted_s, self._clocks = gpu, probe, counted_s, clocks
+        self._matrices = GemmSet(gpu, probe.precision, self.shapes)
+
+    @property
+    def library(self) -> int:
+        """The version of cuBLAS."""
+        return self._matrices.version
+
+    def search(self) -> Shape:
+        """The shape with the highest sustained rate, each checked once. Raises ArithmeticError."""
+        rates = self._rates_at_one_clock()
+        close = [shape for shape in self.shapes if rates[shape] >= _CLOSE * max(rates.values())]
+        if len(close) == 1:
+            return close[0]
+        return max(close, key=lambda shape: self._flops(shape) / self.measure(shape).median_s)
+
+    def measure(self, shape: Shape) -> Timing:
+        """A shape, launched until its rate stays, then counted, and checked. Raises ArithmeticError."""
+        self._span(shape)  # loads the kernel
+        seconds = self._span(shape)
+        launches = max(1, round(_SAMPLE_S / seconds))
+        timer: EventTimer[Any] = EventTimer(
+            lambda: self._matrices.launch(shape), self._gpu.record, self._gpu.seconds_between
+        )
+        rule = Rule(
+            half_width=HALF_WIDTH["compute"],
+            cap_s=1.5 * self._counted_s,
+            minimum=max(_FEWEST_SAMPLES, math.ceil(self._counted_s / launches / seconds)),
+        )
+        for _ in range(_COUNTS):
+            _settle(timer, launches)
+            self._clocks.reset()
+            timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
+            if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
+                break
+        self._gpu.wait()
+        self._matrices.check(shape)
+        return timing
+
+    def _rates_at_one_clock(self) -> dict[Shape, float]:
+        """FLOP/s. The shapes take turns, so that all are compared at the clock that there is."""
+        launches: dict[Shape, int] = {}
+        for shape in self.shapes:
+            self._span(shape)  # loads the kernel
+            launches[shape] = max(1, round(_SAMPLE_S / self._span(shape)))
+            self._matrices.check(shape)
+        turns: list[dict[Shape, float]] = []
+        end = time.monotonic() + _TURNS_S
+        while len(turns) < _COUNTED_TURNS or time.monotonic() < end:
+            turns.append({shape: self._span(shape, launches[shape]) for shape in self.shapes})
+        last = turns[-_COUNTED_TURNS:]
+        return {
+            shape: self._flops(shape) * launches[shape] / median(turn[shape] for turn in last)
+            for shape in self.shapes
+        }
+
+    def _flops(self, shape: Shape) -> float:
+        return self._probe.flop_count(*shape)
+
+    def _span(self, shape: Shape, launches: int = 1) -> float:
+        """Seconds of so many launches by themselves, waited for."""
+        start = self._gpu.record()
+        for _ in range(launches):
+            self._matrices.launch(shape)
+        end = self._gpu.record()
+        end.synchronize()
+        return self._gpu.seconds_between(start, end)
+
+
+class KeptShapes:
+    """The shapes that were best before, by GPU, driver, power limit and cuBLAS.
+
+    What cannot be read or written is searched for anew.
+    """
+
+    def __init__(self, conditions: Conditions | None) -> None:
+        known = conditions or Conditions(device="")
+        self._key = f"{known.device}|{known.driver}|{known.power_limit_w}|{known.mig_profile}"
+
+    def get(self, precision: str, gemm: SustainedGemm) -> Shape | None:
+        """The best of these shapes, where it is known."""
+        try:
+            kept = msgspec.json.decode(
+                read_limited(self._path(precision, gemm), _LIMIT), type=Shape
+            )
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return kept if kept in gemm.shapes else None
+
+    def keep(self, precision: str, gemm: SustainedGemm, best: Shape) -> None:
+        """Remember the best of these shapes."""
+        try:
+            write_private(self._path(precision, gemm), msgspec.json.encode(best))
+        except OSError:
+            return  # the cubins, which are kept beside it, are told of
+
+    def _path(self, precision: str, gemm: SustainedGemm) -> Any:
+        key = f"{self._key}|{gemm.library}|{precision}|{gemm.shapes}"
+        return cache_dir() / "gemm" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
+def _settle(timer: EventTimer[Any], launches: int) -> None:
+    """Launch until the rate stays where it is."""
+    busy_s, before = 0.0, 0.0
+    while busy_s < _MOST_SETTLE_S:
+        block = [timer.measure(launches) for _ in range(_BLOCK)]
+        busy_s += sum(block)
+        now = median(block)
+        if busy_s >= _SETTLE_S and abs(now - before) <= _STEADY * now:
+            return
+        before = now
