@@ -13,6 +13,7 @@ from calibration.simulated_gpu import (
     L1,
     L2,
     PCIE,
+    RealTimeGpu,
     SimulatedGpu,
     SimulatedReadings,
 )
@@ -124,20 +125,26 @@ def test_the_shape_that_does_most_under_the_power_cap_is_found_and_kept(
     assert searches()  # since nothing can be written there
 
 
-def test_a_clock_that_jumps_while_a_gemm_is_counted_has_it_counted_again(
-    gpu: SimulatedGpu, measure: Callable[[Probe], Ceiling]
+@pytest.mark.parametrize(
+    "pace",
+    [
+        pytest.param(lambda s: 1.3 if s < 0.3 else 1.0, id="jumps while it is counted"),
+        pytest.param(lambda s: 1.0 + 0.75 * max(0.0, 0.4 - s), id="falls before it is counted"),
+    ],
+)
+def test_a_gemm_is_counted_when_the_power_cap_holds_its_clock(
+    readings: Any, pace: Callable[[float], float]
 ) -> None:
     probe = msgspec.structs.replace(gemm("bf16"), shapes=(TALL,))
+    gpu: Any = RealTimeGpu()
     gpu.efficiency = {TALL: 0.8}
-    measure(probe)
+    bench = GpuBench(gpu, "full", HeldClocks(readings), Roofline())
+    bench.measure(probe)  # of which the shape is kept
     began = gpu.device_s
-    gpu.dips = [(began + 0.25, began + 0.45)]
-    ceiling = measure(probe)
-    assert ceiling.value == pytest.approx(0.8 * GEMM_FLOPS, rel=1e-6)
+    gpu.pace = lambda device_s: pace(device_s - began)
+    ceiling = bench.measure(probe)
+    assert ceiling.value == pytest.approx(0.8 * GEMM_FLOPS, rel=0.005)
     assert "not-converged" not in ceiling.flags
-    # One that begins before anything is counted is waited for.
-    gpu.dips = [(gpu.device_s + 0.05, gpu.device_s + 0.3)]
-    assert measure(probe).value == pytest.approx(0.8 * GEMM_FLOPS, rel=1e-6)
 
 
 @pytest.mark.parametrize(
