@@ -7,7 +7,6 @@ import numpy as np
 
 from roofmon.counters.flops import (
     LEAST_ACTIVITY,
-    NO_ACTIVITY,
     FlopRange,
     sampled_flops,
     tensor_activity,
@@ -166,12 +165,6 @@ def _add_flops(
             what = "its tensor work cannot be told from that of kernels that run beside it"
             row.notes["flops"] = what
             return
-    active = tensor_activity(weights, TENSOR, counts.get(TENSOR, 0.0), sm_cycles)
-    multiplies = named.pipe is not None and named.pipe.unit == "tensor"
-    if multiplies and NO_ACTIVITY < active < LEAST_ACTIVITY:
-        least = f"under {LEAST_ACTIVITY:.0%} its counter is no evidence"
-        row.notes["flops"] = f"its tensor pipe was {active:.1%} busy: {least}"
-        return
     found = sampled_flops(chip.compute_capability, counts, sm_cycles, named)
     row.candidates = next((f.candidates for f in found if f.pipe is None), ())
     if told in row.candidates:

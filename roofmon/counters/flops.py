@@ -10,9 +10,10 @@ from roofmon.model.roofline import Pipe
 
 LEAST_ACTIVITY = 0.05
 """Part of a tensor pipe's peak under which its counter is no evidence: it moves a little in kernels without
-a single tensor instruction (2.3 % in a softmax)."""
+a single tensor instruction (2.3 % in a softmax). Where a name says that a kernel has some, it is an upper
+bound."""
 NO_ACTIVITY = 0.002
-"""And the part under which it is evidence that there is none."""
+"""And the part under which there is none, whatever the name says."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,18 @@ def sampled_flops(
     if weights is None:
         return ()
     found = []
-    for metric in weights.tensor:
+    for metric, by_pipe in weights.tensor.items():
         count = amounts.get(metric, 0.0)
         if metric == TENSOR:
             count -= amounts.get(DMMA, 0.0)
-        if tensor_activity(weights, metric, count, sm_cycles) >= LEAST_ACTIVITY:
-            found.append(_tensor(weights, metric, count, told))
+        activity = tensor_activity(weights, metric, count, sm_cycles)
+        if activity >= LEAST_ACTIVITY:
+            found.append(_tensor(metric, by_pipe, count, told))
+        elif told.pipe in by_pipe and activity > NO_ACTIVITY:
+            # It waits for memory, or for nobody knows what.
+            high = _tensor(metric, by_pipe, count, told).high
+            reason = f"its tensor pipe is {activity:.1%} busy, of which some may be noise"
+            found.append(FlopRange(told.pipe, 0.0, high, upper_bound=True, reason=reason))
     return (*found, *_vector(weights, amounts))
 
 
@@ -67,8 +74,7 @@ def tensor_activity(weights: Weights, metric: str, count: float, sm_cycles: floa
     return count / (weights.tensor_per_clock[metric] * sm_cycles) if sm_cycles else math.inf
 
 
-def _tensor(weights: Weights, metric: str, count: float, told: Computes) -> FlopRange:
-    by_pipe = weights.tensor[metric]
+def _tensor(metric: str, by_pipe: Mapping[Pipe, float], count: float, told: Computes) -> FlopRange:
     pipe = told.pipe if told.pipe in by_pipe else None
     if pipe is None and len(by_pipe) == 1:
         (pipe,) = by_pipe

@@ -75,8 +75,17 @@ def test_int8_by_mma_sync():
 
 def test_little_activity_is_no_evidence():
     # 5 % of 4 counts a cycle in 1e6 cycles is 200,000.
-    assert sampled_flops("9.0", {TENSOR: 199_000.0}, BUSY, Computes(BF16, "wgmma")) == ()
-    assert only({TENSOR: 201_000.0}, Computes(BF16, "wgmma")).pipe == BF16
+    assert sampled_flops("9.0", {TENSOR: 199_000.0}, BUSY, Computes(None, "wgmma")) == ()
+    assert only({TENSOR: 201_000.0}, Computes(None, "wgmma")).low > 0
+
+
+def test_little_activity_of_a_kernel_that_says_what_it_does_is_an_upper_bound():
+    found = only({TENSOR: 120_000.0}, Computes(BF16, "wgmma"))
+    assert (found.pipe, found.low, found.high) == (BF16, 0.0, 120e3 * 1024)
+    assert found.upper_bound
+    assert "3.0% busy" in found.reason
+    assert sampled_flops("9.0", {TENSOR: 7_000.0}, BUSY, Computes(BF16, "wgmma")) == ()
+    assert not only({TENSOR: 201_000.0}, Computes(BF16, "wgmma")).upper_bound
 
 
 def test_vector_instructions_are_an_upper_bound():
