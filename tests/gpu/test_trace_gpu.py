@@ -26,6 +26,9 @@ RECORDS = int(os.environ.get("ROOFMON_TRACE_RECORDS", "3000000"))
 MODES = ("eager", "before", "after", "threads", "streams")
 PAUSES_S = (0.0, 0.05, 0.005, 0.02)  # attached and detached: within a flush, and over some
 STRETCH_S = 2.0
+# 14 alone, bounded by the pool of CUPTI's buffers (32). In a container the driver tells only what all
+# programs hold, so that those of tests that run side by side count too.
+MOST_MIB = 64 * int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 MIB = 1 << 20
 
 pytestmark = [
@@ -193,7 +196,7 @@ def test_attaching_and_detaching_under_load_does_no_harm(start, mode: str, pytho
     assert monitor.kernels + monitor.drops >= kernels
     assert monitor.drops < 0.01 * kernels
     assert records > CYCLES
-    assert grown < 100
+    assert grown < MOST_MIB
     program.finish()
 
 
