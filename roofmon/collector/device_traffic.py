@@ -22,6 +22,7 @@ _RECENT_NS, _RECENT_S = 6 * S, 10.0
 _SAME_CLOCK = 0.10  # by more the driver's clock has moved since the window, whose mean is old then
 _PLAUSIBLE = (0.5, 1.1)  # counted clock over the driver's; on an H200 at its power cap 0.9
 _GPM_ABOVE = 0.25  # GPM over what is attributed; the two agree within 2 % where nothing else runs
+_IN_A_ROW = 2  # windows: GPM tells means of half a second, so that one may hold a load of the next
 _ACTIVE = 0.01  # of the time on the SMs; the driver tells whole percents
 
 
@@ -64,6 +65,7 @@ class DeviceTraffic:
         self._clock: _Clock | None = None
         self._now: Traffic | None = None
         self._taken = 0.0
+        self._above = 0  # windows in a row in which GPM counted more than is explained
         self.contention = NO_CONTENTION
 
     def amended(self, sample: DeviceSample) -> DeviceSample:
@@ -125,7 +127,8 @@ class DeviceTraffic:
             others=tuple(map(_called, self.active_others(traced))),
             missing=missing,
         )
-        everywhere = _gpm_is_above(traffic, result)
+        self._above = self._above + 1 if _gpm_is_above(traffic, result) else 0
+        everywhere = self._above >= _IN_A_ROW
         why = self._contended(result, traced, everywhere)
         self.contention = Contention(why, everywhere)
         self._now = msgspec.structs.replace(traffic, contended=why)

@@ -14,8 +14,8 @@ from roofmon.counters.samples import Samples
 
 MOST_COST = 0.20
 """Of a core: where reading takes more, samples get longer, and shorter again where half as long ones would
-long have taken clearly less. What a sample costs follows what the SMs do: on an H200 0.08 ms while they
-rest, 0.4 ms beside a GEMM."""
+long have taken clearly less. On an H200 a sample of the first set costs 0.07 to 0.1 ms, by what the SMs do;
+with one more counter of the SMs 0.2 to 0.4 ms beside a GEMM."""
 LONGEST_US = 4_000
 """Samples of 5 ms mix kernels from 10 µs up."""
 _PROBE_S = 0.5  # for the first samples of a set to complete
@@ -102,8 +102,8 @@ class Sampler:
         whole = found.start_ns > 0  # the first of a session counts since nobody knows when
         if whole.any():
             self._count_gaps(found.take(whole))
-        # Of the first of a read nearly all SMs' counts are missing, which the read before took: 1 to 5 % of
-        # them are there on an H200 (CUPTI 13.4), while DRAM and L2 are complete.
+        # Of the first of a read nearly all SMs' counts may be missing, which the read before took: 1 to 5 %
+        # of them were there on an H200 (CUPTI 13.4) with five counters of the SMs, and all with four.
         for part in parts:
             whole &= ~np.isin(found.start_ns, part.start_ns[:1])
         return found.take(whole)

@@ -160,6 +160,8 @@ def test_the_others_are_named_as_far_as_they_are_known(listed, others, who):
 def test_gpm_far_above_what_is_explained_leaves_no_kernel_free_of_doubt():
     found = watched(*[sample(at, dram=2.2e12) for at in (0, 0.5, 1, 1.5)])
     whole = {"attributed": (1000e9, 500e9, 0)}
+    # A load that begins or ends may lie in one window by GPM and in the next by the samples.
+    assert found.take(result(**whole), TRACED).contended == ""
     traffic = found.take(result(**whole), TRACED)
     assert found.contention.everywhere
     assert traffic.contended.startswith("GPM counts far more DRAM traffic")
