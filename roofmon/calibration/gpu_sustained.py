@@ -7,6 +7,7 @@ at the same clock. So shapes are held one after the other. That takes seconds, b
 import hashlib
 import math
 import time
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -142,7 +143,7 @@ class KeptShapes:
         except OSError:
             return  # the cubins, which are kept beside it, are told of
 
-    def _path(self, precision: str, gemm: SustainedGemm) -> Any:
+    def _path(self, precision: str, gemm: SustainedGemm) -> Path:
         key = f"{self._key}|{gemm.library}|{precision}|{gemm.shapes}"
         return cache_dir() / "gemm" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
