@@ -79,7 +79,7 @@ _VECTOR = {"s": VECTOR_FP32, "d": VECTOR_FP64}
 # Type names in template arguments and free text, the narrow ones first: a kernel that takes 8-bit inputs
 # and writes 16-bit outputs multiplies 8-bit numbers. Only where the name also says that it multiplies.
 _MULTIPLIES = re.compile(
-    r"gemm|gemv|matmul|mma|flash|fmha|attention|conv(?!ert)|_mm(?:_|\b)|tensorop|sdpa",
+    r"gemm|gemv|matmul|(?<!ga)mma|flash|fmha|attention|conv(?!ert)|_mm(?:_|\b)|tensorop|sdpa",
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"flash|fmha|attention|sdpa", re.IGNORECASE)
@@ -98,7 +98,7 @@ _WGMMA = re.compile(
 )
 _MMA_SYNC = re.compile(
     r"sm[78]\d_xmma|cutlass_[78]\d_|ampere_|turing_|volta_|16816|1688|161616|884gemm|tensor16x8"
-    r"|_sm[78]\d\b|Sm80|flash_fwd_kernel|flash_bwd|flash_fwd_split"
+    r"|_sm[78]\d\b|_sm80_flash|_wmma_|Sm80|flash_fwd_kernel|flash_bwd|flash_fwd_split"
 )
 
 

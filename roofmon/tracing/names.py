@@ -7,7 +7,7 @@ template arguments is too long.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _LONGEST = 80
 _SHORT_ARGUMENTS = 24
@@ -29,7 +29,7 @@ _INDEX_TYPES = ("int", "unsigned int", "bool", "char")
 # cuBLAS's nvjet kernels: which letters were seen for which type, on an H200.
 _NVJET_TYPES = {"tst": "bf16", "hsh": "fp16", "qqtst": "fp8"}
 _NVJET = re.compile(
-    r"nvjet_(?:sm\d+_)?(?P<type>[a-z]+)_(?P<m>\d+)x(?P<n>\d+)_\d+x\d+_\d+x\d+_(?P<flags>\w+_)?(?P<layout>[NT]{3})"
+    r"nvjet_(?:sm\d+_)?(?P<type>[a-z]+)_(?P<m>\d+)x(?P<n>\d+)_\d+x\d+_\d+x\d+_(?P<flags>\w+_)?(?P<layout>[NT]{3})$"
 )
 _NVJET_TOLD = ("splitK", "bias", "2cta")
 
@@ -50,6 +50,10 @@ _CUTLASS3 = re.compile(
 )
 _CUTLASS_OPERATION = re.compile(
     r"(?P<a>[a-z]+\d+)_[a-z]+?\d*(?P<gemm>gemm|fprop|dgrad|wgrad)(?P<more>\w*)"
+)
+_CUDNN = re.compile(
+    r"cudnn_generated_fort_native_(?P<what>\w+?)_sm\d+_(?P<how>\w+?)_w?g?mma_(?P<type>[a-z]+\d+)_knob_\d+"
+    r"_(?P<tile>\d+x\d+x\d+)_"
 )
 _TRITON = re.compile(r"triton_(?P<kind>[a-z]+)_fused_(?P<what>\w*?)_?(?P<number>\d+)")
 _TRITON_SIGNATURE = re.compile(r"_(?:\d+(?:c|de?)){2,}\d*$")
@@ -94,22 +98,50 @@ def short_name(full: str) -> str:
 
 def _plain(name: str) -> str:
     """A name without C++ in it."""
-    if match := _NVJET.fullmatch(name):
-        kind = _NVJET_TYPES.get(match["type"], match["type"])
-        flags = [flag for flag in _NVJET_TOLD if flag in (match["flags"] or "").split("_")]
-        return " ".join(["nvjet", kind, f"{match['m']}×{match['n']}", match["layout"], *flags])
-    if match := _XMMA.match(name):
-        kind = _TYPE_CODES.get(match["type"], match["type"])
-        return f"xmma {match['what']} {kind} {_times(match['tile'])}"
-    if match := _CUTLASS3.match(name):
-        kind = _cutlass_type(match["type"])
-        return f"cutlass {kind} {match['gemm']} {_times(match['tile'])} {match['layout']}"
-    if match := _CUTLASS.match(name):
-        tile = _times(f"{match['mn']}x{match['k']}")
-        return f"cutlass {_cutlass_operation(match['what'])} {tile} {match['layout']}"
-    if match := _TRITON.match(name):
-        return f"triton {match['kind']}{match['number']} {match['what'].strip('_')}".rstrip()
+    for pattern, words in _LIBRARIES:
+        if match := pattern.match(name):
+            return words(match)
     return _TRITON_SIGNATURE.sub("", name)
+
+
+def _nvjet(match: re.Match[str]) -> str:
+    kind = _NVJET_TYPES.get(match["type"], match["type"])
+    flags = [flag for flag in _NVJET_TOLD if flag in (match["flags"] or "").split("_")]
+    return " ".join(["nvjet", kind, f"{match['m']}×{match['n']}", match["layout"], *flags])
+
+
+def _xmma(match: re.Match[str]) -> str:
+    kind = _TYPE_CODES.get(match["type"], match["type"])
+    return f"xmma {match['what']} {kind} {_times(match['tile'])}"
+
+
+def _cudnn(match: re.Match[str]) -> str:
+    how = match["how"].replace("_", " ")
+    return f"cudnn {match['what']} {how} {match['type']} {_times(match['tile'])}"
+
+
+def _cutlass3(match: re.Match[str]) -> str:
+    kind = _cutlass_type(match["type"])
+    return f"cutlass {kind} {match['gemm']} {_times(match['tile'])} {match['layout']}"
+
+
+def _cutlass(match: re.Match[str]) -> str:
+    tile = _times(f"{match['mn']}x{match['k']}")
+    return f"cutlass {_cutlass_operation(match['what'])} {tile} {match['layout']}"
+
+
+def _triton(match: re.Match[str]) -> str:
+    return f"triton {match['kind']}{match['number']} {match['what'].strip('_')}".rstrip()
+
+
+_LIBRARIES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (_NVJET, _nvjet),
+    (_XMMA, _xmma),
+    (_CUDNN, _cudnn),
+    (_CUTLASS3, _cutlass3),
+    (_CUTLASS, _cutlass),
+    (_TRITON, _triton),
+)
 
 
 def _cutlass_operation(what: str) -> str:

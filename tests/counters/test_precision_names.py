@@ -57,6 +57,11 @@ NAMES = {
     "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<…MainloopSm90TmaGmmaWarpSpecialized…,"
     " cutlass::float_e4m3_t, …, cutlass::bfloat16_t>>": told("tensor/fp8", "wgmma"),
     # attention
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_"
+    "0": told("tensor/fp16", "wgmma"),
+    "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128x128_1x4x1_kernel0_0": told(
+        "tensor/fp16", "mma.sync"
+    ),
     "_ZN13pytorch_flash16flash_fwd_kernelI23Flash_fwd_kernel_traitsILi128ELi128ELi64ELi4ELb0ELb0EN7cutlas"
     "s10bfloat16_tE19Flash_kernel_traitsILi128ELi128ELi64ELi4ES3_EELb0EEEvNS_16Flash_fwd_paramsE": told(
         "tensor/bf16", "mma.sync"
@@ -66,6 +71,10 @@ NAMES = {
     "void paged_attention_kernel<__nv_bfloat16, __nv_fp8_e4m3>(…)": told(
         ""
     ),  # which it multiplies?
+    # what sounds like it
+    "void at::native::GammaBetaBackwardCUDAKernelTemplate<c10::BFloat16, float, 32u>(long, long)": told(
+        ""
+    ),
     # the user's own, and Triton's
     "matmul_bf16_kernel": told("tensor/bf16"),
     "_int8_matmul_kernel": told("tensor/int8"),

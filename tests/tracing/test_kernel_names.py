@@ -48,6 +48,15 @@ MAINLOOP = "cutlass::gemm::collective::CollectiveMma<cutlass::bfloat16_t, 4>"
             "void splitKreduce_kernel<32, 16, int, float, float>(float*)",
             "splitKreduce_kernel<float>",
         ),
+        # cuDNN
+        (
+            "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0",
+            "cudnn sdpa flash bprop f16 64×64×64",
+        ),
+        (
+            "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128x128_1x4x1_kernel0_0",
+            "cudnn sdpa flash fprop f16 16×128×128",
+        ),
         # CUTLASS
         (
             "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>"
