@@ -7,6 +7,7 @@ at the same clock. So shapes are held one after the other. That takes seconds, b
 import hashlib
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,8 +29,8 @@ _TURNS_S, _COUNTED_TURNS = 0.25, 3
 _CLOSE = (
     0.92  # of the best rate at the same clock: shapes below it do not come first under a cap either
 )
-_SETTLE_S, _MOST_SETTLE_S = 0.15, 0.6
-_BLOCK, _STEADY = 5, 0.01  # samples, and how much the medians of two such blocks may differ
+_BLOCK, _BLOCKS, _STEADY = 5, 3, 0.01  # samples; so many blocks of them may differ by so much
+_MOST_SETTLE_S = 0.6
 _JUMP, _COUNTS = 0.02, 2
 """Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
 change of load the cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
@@ -76,12 +77,13 @@ class SustainedGemm:
             cap_s=1.5 * self._counted_s,
             minimum=max(_FEWEST_SAMPLES, math.ceil(self._counted_s / launches / seconds)),
         )
-        for _ in range(_COUNTS):
-            _settle(timer, launches)
+
+        def count() -> Timing:
+            settle(timer.measure, launches)
             self._clocks.reset()
-            timing = time_launches(timer.measure, rule, self._clocks.read, launches=launches)
-            if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
-                break
+            return time_launches(timer.measure, rule, self._clocks.read, launches=launches)
+
+        timing = without_jumps(count)
         self._gpu.wait()
         self._matrices.check(shape)
         return timing
@@ -148,13 +150,22 @@ class KeptShapes:
         return cache_dir() / "gemm" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
-def _settle(timer: EventTimer[Any], launches: int) -> None:
-    """Launch until the rate stays where it is."""
-    busy_s, before = 0.0, 0.0
+def settle(measure: Callable[[int], float], launches: int) -> None:
+    """Launch until the rate stays where it is; `measure` gives the seconds of so many launches."""
+    busy_s = 0.0
+    blocks: list[float] = []
     while busy_s < _MOST_SETTLE_S:
-        block = [timer.measure(launches) for _ in range(_BLOCK)]
+        block = [measure(launches) for _ in range(_BLOCK)]
         busy_s += sum(block)
-        now = median(block)
-        if busy_s >= _SETTLE_S and abs(now - before) <= _STEADY * now:
+        blocks = [*blocks[1 - _BLOCKS :], median(block)]
+        if len(blocks) == _BLOCKS and max(blocks) - min(blocks) <= _STEADY * max(blocks):
             return
-        before = now
+
+
+def without_jumps(count: Callable[[], Timing]) -> Timing:
+    """What `count` tells; what it tells the next time where the clock jumped meanwhile."""
+    for _ in range(_COUNTS):
+        timing = count()
+        if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
+            break
+    return timing

@@ -2,8 +2,6 @@
 compute, products that cuBLAS would give, and a clock of its own that work moves on."""
 
 import ctypes
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +46,6 @@ class SimulatedGpu:
         self.faults: set[str] = set()  # kernels that compute wrongly, or write to their sink
         self.efficiency: dict[tuple[int, int, int], float] = {}
         self.sustained: dict[tuple[int, int, int], float] = {}  # once a power cap holds it
-        self.pace: Callable[[float], float] = lambda device_s: 1.0  # of GEMMs, as clocks go
         self._shape, self._since = (0, 0, 0), 0.0
         self._free_bytes = free_bytes
         self._memory = np.zeros(TOTAL, "u1")
@@ -176,7 +173,7 @@ class SimulatedGpu:
         efficiency = self.efficiency.get(shape, 0.5)
         if self.device_s - self._since > CAP_S:
             efficiency = self.sustained.get(shape, efficiency)
-        self._spend(2 * m * n * k / (GEMM_FLOPS * efficiency * self.pace(self.device_s)))
+        self._spend(2 * m * n * k / (GEMM_FLOPS * efficiency))
 
     def _numbers(self, address: int, count: int, kind: int) -> "np.ndarray[Any, Any]":
         if _TYPES[kind] == "bf16":
@@ -207,16 +204,3 @@ class SimulatedReadings:
 
     def event_bits(self) -> int:
         return self.bits
-
-
-class RealTimeGpu(SimulatedGpu):
-    """The same, on the clock of the host: what is bounded by time takes it."""
-
-    @property
-    def host_s(self) -> float:
-        return time.monotonic() - self._began
-
-    @host_s.setter
-    def host_s(self, to: float) -> None:
-        self._began = getattr(self, "_began", time.monotonic())
-        time.sleep(max(0.0, to - self.host_s))

@@ -82,6 +82,7 @@ def test_a_device_that_is_not_there_ends_the_command(roofmon: Run) -> None:
     assert "cpu" in result.stderr.split("there are: ")[1]
 
 
+@pytest.mark.slow
 def test_calibrate_lists_and_measures(roofmon: Run) -> None:
     listed = roofmon("calibrate", "--list", "--json")
     assert [row["name"] for row in json.loads(listed.stdout)] == ["copy"]

@@ -174,7 +174,9 @@ def find(parent: psutil.Process, module: str, pid: int) -> bool:
     return any(c.pid == pid and module in words_of(c) for c in parent.children())
 
 
-@pytest.mark.parametrize("how", ["close", "kill", "term"])
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=pytest.mark.slow) for how in ("close", "term")] + ["kill"]
+)
 def test_nothing_is_left_behind(private: Path, how: str) -> None:
     watched = Watched("--device", "cpu", "--demo")
     # Telemetry and the demo's workload both run: the two kinds of children there are.

@@ -181,6 +181,7 @@ def test_kernels_of_an_attached_program(program: Start, watch: Watch) -> None:
     assert state.records >= launches[[axpy, gemm, copy]].sum()
 
 
+@pytest.mark.slow
 def test_records_that_come_late_are_waited_for(program: Start, watch: Watch) -> None:
     train = program(buffer_s=2.5)
     watched = watch(f"--attach={train.pid}")
