@@ -166,7 +166,7 @@ def _add_flops(
             row.notes["flops"] = what
             return
     found = sampled_flops(chip.compute_capability, counts, sm_cycles, named)
-    row.candidates = next((f.candidates for f in found if f.pipe is None), ())
+    row.candidates = next((f.candidates for f in found if f.candidates), ())
     if told in row.candidates:
         found = sampled_flops(chip.compute_capability, counts, sm_cycles, computes_in(name, told))
     unknown = next((f for f in found if f.pipe is None), None)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofmon.counters.precision import Computes
 from roofmon.counters.weights import DMMA, MMA_SYNC_FACTOR, TENSOR, WEIGHTS, Weights
@@ -59,11 +59,11 @@ def sampled_flops(
         activity = tensor_activity(weights, metric, count, sm_cycles)
         if activity >= LEAST_ACTIVITY:
             found.append(_tensor(metric, by_pipe, count, told))
-        elif told.pipe in by_pipe and activity > NO_ACTIVITY:
+        elif by_pipe.keys() & {told.pipe, *told.among} and activity > NO_ACTIVITY:
             # It waits for memory, or for nobody knows what.
-            high = _tensor(metric, by_pipe, count, told).high
             reason = f"its tensor pipe is {activity:.1%} busy, of which some may be noise"
-            found.append(FlopRange(told.pipe, 0.0, high, upper_bound=True, reason=reason))
+            most = _tensor(metric, by_pipe, count, told)
+            found.append(replace(most, low=0.0, upper_bound=True, reason=reason))
     return (*found, *_vector(weights, amounts))
 
 
@@ -75,13 +75,14 @@ def tensor_activity(weights: Weights, metric: str, count: float, sm_cycles: floa
 
 
 def _tensor(metric: str, by_pipe: Mapping[Pipe, float], count: float, told: Computes) -> FlopRange:
-    pipe = told.pipe if told.pipe in by_pipe else None
-    if pipe is None and len(by_pipe) == 1:
-        (pipe,) = by_pipe
-    candidates = tuple(by_pipe) if pipe is None else (pipe,)
+    candidates = _candidates(by_pipe, told)
     each = [by_pipe[candidate] for candidate in candidates]
     low, high = count * min(each), count * max(each)
-    reasons = [] if pipe is not None else ["precision not known"]
+    pipe = candidates[0] if low == high else None
+    reasons = []
+    if len(candidates) > 1:
+        names = " or ".join(candidate.precision for candidate in candidates)
+        reasons.append("precision not known" if pipe is None else f"{names}, which count alike")
     if metric == TENSOR:
         if told.instruction == "mma.sync":
             low, high = low / MMA_SYNC_FACTOR, high / MMA_SYNC_FACTOR
@@ -89,8 +90,18 @@ def _tensor(metric: str, by_pipe: Mapping[Pipe, float], count: float, told: Comp
             low /= MMA_SYNC_FACTOR
             reasons.append("mma.sync or wgmma not known")
     return FlopRange(
-        pipe, low, high, candidates=() if pipe else candidates, reason="; ".join(reasons)
+        pipe,
+        low,
+        high,
+        candidates=candidates if len(candidates) > 1 else (),
+        reason="; ".join(reasons),
     )
+
+
+def _candidates(by_pipe: Mapping[Pipe, float], told: Computes) -> tuple[Pipe, ...]:
+    if told.pipe is not None and told.pipe in by_pipe:
+        return (told.pipe,)
+    return tuple(pipe for pipe in told.among if pipe in by_pipe) or tuple(by_pipe)
 
 
 def _vector(weights: Weights, amounts: Mapping[str, float]) -> list[FlopRange]:

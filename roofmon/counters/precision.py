@@ -6,7 +6,7 @@ the names that CUTLASS gives its kernels (types, accumulator, shape of the instr
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from roofmon.model.pipes import (
@@ -26,14 +26,16 @@ Instruction = Literal["wgmma", "mma.sync", ""]
 
 @dataclass(frozen=True)
 class Computes:
-    """What a name tells: the pipe (None: nothing) and, on tensor pipes, the kind of instruction.
+    """What a name tells: the pipe (None: not one) and, on tensor pipes, the kind of instruction.
 
+    `among` are the few pipes that it leaves, where it does not tell one.
     `instruction` is "" where it is not known, and for FP64, which wgmma does not have. On sm_90 mma.sync
     keeps the tensor pipe busy for about 1.5 times the cycles of wgmma for the same FLOPs.
     """
 
     pipe: Pipe | None = None
     instruction: Instruction = ""
+    among: tuple[Pipe, ...] = ()
 
 
 # cuBLAS: nvjet[_smNN]_<A><B><C>…: the first letter is the type of the matrices that are multiplied.
@@ -92,6 +94,9 @@ _WORDS = (
 )
 _OTHER_MIX = re.compile(r"fp4|e2m1|mxf4|nvf4|int4|[su]4(?:[^0-9]|$)", re.IGNORECASE)
 
+# cuDNN's attention: f16 is any type of 16 bits; of bf16 inputs the same kernels run.
+_CUDNN = re.compile(r"cudnn_generated_\w+_f16_")
+
 _WGMMA = re.compile(
     r"wgmma|gmma|warpgroup|warpspecialized|nvjet_sm90|sm90_xmma|cutlass3x_sm90|FlashAttnFwdSm90",
     re.IGNORECASE,
@@ -104,6 +109,8 @@ _MMA_SYNC = re.compile(
 
 def computes(name: str) -> Computes:
     """The pipe and instruction of a kernel by its name, mangled or not."""
+    if _CUDNN.match(name):
+        return replace(computes_in(name, None), among=(TENSOR_BF16, TENSOR_FP16))
     return computes_in(name, _pipe(name))
 
 

@@ -17,6 +17,7 @@ def told(key: str, instruction: str = "") -> Computes:
     return Computes(Pipe.parse(key) if key else None, instruction)
 
 
+SIXTEEN_BITS = Pipe.parse("tensor/bf16"), Pipe.parse("tensor/fp16")
 NAMES = {
     # cuBLAS and cuBLASLt
     "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT": told("tensor/bf16", "wgmma"),
@@ -58,9 +59,9 @@ NAMES = {
     " cutlass::float_e4m3_t, …, cutlass::bfloat16_t>>": told("tensor/fp8", "wgmma"),
     # attention
     "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_"
-    "0": told("tensor/fp16", "wgmma"),
-    "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128x128_1x4x1_kernel0_0": told(
-        "tensor/fp16", "mma.sync"
+    "0": Computes(None, "wgmma", SIXTEEN_BITS),
+    "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128x128_1x4x1_k0": Computes(
+        None, "mma.sync", SIXTEEN_BITS
     ),
     "_ZN13pytorch_flash16flash_fwd_kernelI23Flash_fwd_kernel_traitsILi128ELi128ELi64ELi4ELb0ELb0EN7cutlas"
     "s10bfloat16_tE19Flash_kernel_traitsILi128ELi128ELi64ELi4ES3_EELb0EEEvNS_16Flash_fwd_paramsE": told(

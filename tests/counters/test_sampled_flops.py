@@ -56,6 +56,15 @@ def test_an_unknown_precision_leaves_a_range_over_the_candidates():
     assert (found.low, found.high) == (3e6 * 512, 3e6 * 2048)
 
 
+def test_precisions_that_count_alike_leave_one_number():
+    found = only({TENSOR: 3e6}, Computes(None, "wgmma", (BF16, FP16)))
+    assert (found.pipe, found.low, found.high) == (BF16, 3e6 * 1024, 3e6 * 1024)
+    assert (found.candidates, found.reason) == ((BF16, FP16), "bf16 or fp16, which count alike")
+    faint = only({TENSOR: 120_000.0}, Computes(None, "mma.sync", (BF16, FP16)))
+    assert (faint.pipe, faint.low, faint.high) == (BF16, 0.0, 80e3 * 1024)
+    assert faint.upper_bound
+
+
 def test_a_counter_of_one_precision_needs_no_name():
     assert only({DMMA: 3e6}).pipe == FP64
     assert only({DMMA: 3e6}).low == only({DMMA: 3e6}).high == 3e6 * 64
