@@ -26,11 +26,13 @@ from roofmon.resources import cache_dir, read_limited, write_private
 _FEWEST_SAMPLES = 10
 _SAMPLE_S = 0.01
 _TURNS_S, _COUNTED_TURNS = 0.25, 3
-_CLOSE = (
-    0.92  # of the best rate at the same clock: shapes below it do not come first under a cap either
-)
+_CLOSE = 0.92  # of the best rate at one clock: shapes below it do not come first under a cap either
 _BLOCK, _BLOCKS, _STEADY = 5, 3, 0.01  # samples; so many blocks of them may differ by so much
 _MOST_SETTLE_S = 0.6
+_SEARCH_S, _MOST_SEARCH_S = (
+    0.2,
+    4.0,
+)  # counted of a shape; of one precision, a first calibration of four
 _JUMP, _COUNTS = 0.02, 2
 """Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
 change of load the cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
@@ -57,15 +59,22 @@ class SustainedGemm:
         return self._matrices.version
 
     def search(self) -> Shape:
-        """The shape with the highest sustained rate, each checked once. Raises ArithmeticError."""
+        """The shape with the highest sustained rate, of those that are close at one clock. Each shape is
+        checked once. Raises ArithmeticError."""
         rates = self._rates_at_one_clock()
-        close = [shape for shape in self.shapes if rates[shape] >= _CLOSE * max(rates.values())]
-        if len(close) == 1:
-            return close[0]
-        return max(close, key=lambda shape: self._flops(shape) / self.measure(shape).median_s)
+        end = time.monotonic() + _MOST_SEARCH_S
+        sustained: dict[Shape, float] = {}
+        for shape in sorted(rates, key=lambda shape: -rates[shape]):
+            if rates[shape] < _CLOSE * max(rates.values()) or time.monotonic() > end:
+                break
+            sustained[shape] = self._flops(shape) / self._measure(shape, _SEARCH_S).median_s
+        return max(sustained, key=lambda shape: sustained[shape])
 
     def measure(self, shape: Shape) -> Timing:
         """A shape, launched until its rate stays, then counted, and checked. Raises ArithmeticError."""
+        return self._measure(shape, self._counted_s)
+
+    def _measure(self, shape: Shape, counted_s: float) -> Timing:
         self._span(shape)  # loads the kernel
         seconds = self._span(shape)
         launches = max(1, round(_SAMPLE_S / seconds))
@@ -74,8 +83,8 @@ class SustainedGemm:
         )
         rule = Rule(
             half_width=HALF_WIDTH["compute"],
-            cap_s=1.5 * self._counted_s,
-            minimum=max(_FEWEST_SAMPLES, math.ceil(self._counted_s / launches / seconds)),
+            cap_s=1.5 * counted_s,
+            minimum=max(_FEWEST_SAMPLES, math.ceil(counted_s / launches / seconds)),
         )
 
         def count() -> Timing:

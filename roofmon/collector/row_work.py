@@ -35,7 +35,7 @@ class Amount:
 
     @property
     def known(self) -> bool:
-        """Whether it is told from nothing."""
+        """Whether it is told from nothing at all."""
         return self.rel_error <= 1.0
 
 
