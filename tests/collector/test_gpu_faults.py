@@ -114,7 +114,9 @@ def test_a_driver_that_hangs_at_its_start_does_not_hold_the_screen(
     nvml.write(h200() | {"hang.nvmlInit": -1})
     with watching(nvml, tmp_path) as watched:
         snapshot = watched.until(lambda s: any(d.sample is not None for d in s.devices))
-        assert [device.description.kind for device in snapshot.devices] == ["cpu"]
+        # A GPU of a traced program would stand beside it: those of other tests are seen as well.
+        assert "cpu" in [device.description.kind for device in snapshot.devices]
+        assert snapshot.device(gpu_uuid(0)) is None
         assert any("driver" in notice.what for notice in snapshot.notices)
         closes_within_a_second(watched)
 
