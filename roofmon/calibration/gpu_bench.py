@@ -14,7 +14,7 @@ from roofmon.calibration.gpu_device import Gpu
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.gpu_meter import Meter, time_of_counted_byte
 from roofmon.calibration.gpu_results import check_sink, check_stream
-from roofmon.calibration.gpu_sustained import KeptShapes, SustainedGemm
+from roofmon.calibration.gpu_sustained import KeptShapes, SustainedGemm, without_jumps
 from roofmon.calibration.gpu_timer import EventTimer
 from roofmon.calibration.gpu_transfer import Transfer
 from roofmon.calibration.probe import Mode, Probe
@@ -40,7 +40,7 @@ CAPS: Mapping[Mode, Caps] = {
 
 _SAMPLES = 20  # ranks 6 to 15 bound the median
 _FEWEST_SAMPLES = 10
-_TRANSFER_SAMPLE_S = 0.005
+_TRANSFER_SAMPLE_S, _TRANSFER_HALF_WIDTH = 0.005, 0.01
 _WARM_UP_BYTES = 2**28
 _WARM_UP_S = 0.5
 _WARM_UP_STEP_S = 0.01
@@ -198,8 +198,11 @@ class GpuBench:
     def _measure_transfer(self, probe: Probe) -> Ceiling:
         size = sizes.transfer_bytes(self._gpu.free_bytes())
         transfer = Transfer(self._gpu, probe.level or "", size)
-        # A copy takes 5 ms and more, and hardly varies.
-        timing = self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S, _FEWEST_SAMPLES)
+        # A copy takes 5 ms and more, and hardly varies, but where the host has other things to do.
+        timing = without_jumps(
+            lambda: self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S, _FEWEST_SAMPLES),
+            _TRANSFER_HALF_WIDTH,
+        )
         transfer.check()
         per_element = probe.bytes_per_element or 1
         small = ("small-set",) if size < sizes.TRANSFER_BYTES else ()

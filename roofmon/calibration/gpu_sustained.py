@@ -171,10 +171,10 @@ def settle(measure: Callable[[int], float], launches: int) -> None:
             return
 
 
-def without_jumps(count: Callable[[], Timing]) -> Timing:
-    """What `count` tells; what it tells the next time where the clock jumped meanwhile."""
+def without_jumps(count: Callable[[], Timing], half_width: float = _JUMP) -> Timing:
+    """What `count` tells; what it tells the next time where its interval shows a jump meanwhile."""
     for _ in range(_COUNTS):
         timing = count()
-        if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
+        if timing.high_s - timing.low_s <= 2 * half_width * timing.median_s:
             break
     return timing

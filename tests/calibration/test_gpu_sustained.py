@@ -53,6 +53,8 @@ def timing(median_s: float, half: float) -> Timing:
 def test_what_was_counted_over_a_jump_is_counted_again_but_not_for_ever() -> None:
     told = iter([timing(1.0, 0.012), timing(2.0, 0.001)])
     assert without_jumps(lambda: next(told)).median_s == 1.0  # wide, but no jump
+    told = iter([timing(1.0, 0.012), timing(2.0, 0.001)])
+    assert without_jumps(lambda: next(told), 0.01).median_s == 2.0
     told = iter([timing(1.0, 0.14), timing(2.0, 0.012), timing(3.0, 0.001)])
     assert without_jumps(lambda: next(told)).median_s == 2.0
     told = iter([timing(1.0, 0.14), timing(2.0, 0.10), timing(3.0, 0.001)])
