@@ -14,12 +14,12 @@ from roofmon.calibration.gpu_device import Gpu
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.gpu_meter import Meter, time_of_counted_byte
 from roofmon.calibration.gpu_results import check_sink, check_stream
-from roofmon.calibration.gpu_sustained import KeptShapes, SustainedGemm, without_jumps
+from roofmon.calibration.gpu_sustained import KeptShapes, SustainedGemm
 from roofmon.calibration.gpu_timer import EventTimer
 from roofmon.calibration.gpu_transfer import Transfer
 from roofmon.calibration.probe import Mode, Probe
 from roofmon.calibration.run import NotApplicableError
-from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
+from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches, without_jumps
 from roofmon.model.roofline import REQUESTED, Ceiling, Roofline
 
 
@@ -210,10 +210,10 @@ class GpuBench:
 
     def _measure_gemm(self, probe: Probe) -> Ceiling:
         gemm = SustainedGemm(self._gpu, probe, self._caps.tensor, self._clocks)
-        best = None if self._searches else self._kept.get(probe.precision, gemm)
+        best = None if self._searches else self._kept.get(gemm)
         if best is None:
             best = gemm.search()
-            self._kept.keep(probe.precision, gemm, best)
+            self._kept.keep(gemm, best)
         timing = gemm.measure(best)
         small = ("small-set",) if len(gemm.shapes) < len(probe.shapes) else ()
         return to_ceiling(probe, probe.flop_count(*best), timing, small)
@@ -225,17 +225,8 @@ class GpuBench:
         return lambda: self._gpu.launch(function, blocks, threads, arguments, shared)
 
     def _iterations(self, launcher: Callable[[int], Callable[[], None]], most: int) -> int:
-        self._span(launcher(1))  # loads the kernel: that takes longer than running it
-        return sizes.iterations_for(lambda number: self._span(launcher(number)), most)
-
-    def _span(self, launch: Callable[[], None], launches: int = 1) -> float:
-        """Seconds of so many launches by themselves, waited for."""
-        start = self._gpu.record()
-        for _ in range(launches):
-            launch()
-        end = self._gpu.record()
-        end.synchronize()
-        return self._gpu.seconds_between(start, end)
+        self._timer(launcher(1)).alone()  # loads the kernel: that takes longer than running it
+        return sizes.iterations_for(lambda number: self._timer(launcher(number)).alone(), most)
 
     def _time(
         self,

@@ -8,6 +8,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,7 +20,7 @@ from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.gpu_timer import EventTimer
 from roofmon.calibration.probe import Probe
-from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
+from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches, without_jumps
 from roofmon.model.roofline import Conditions
 from roofmon.resources import cache_dir, read_limited, write_private
 
@@ -29,13 +30,8 @@ _TURNS_S, _COUNTED_TURNS = 0.25, 3
 _CLOSE = 0.92  # of the best rate at one clock: shapes below it do not come first under a cap either
 _BLOCK, _BLOCKS, _STEADY = 5, 3, 0.01  # samples; so many blocks of them may differ by so much
 _MOST_SETTLE_S = 0.6
-_SEARCH_S, _MOST_SEARCH_S = (
-    0.2,
-    4.0,
-)  # counted of a shape; of one precision, a first calibration of four
-_JUMP, _COUNTS = 0.02, 2
-"""Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
-change of load the cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
+_SEARCH_S = 0.2  # counted of each shape
+_MOST_SEARCH_S = 4.0  # of one precision: a first calibration has four
 _LIMIT = 256  # bytes of a kept shape
 
 
@@ -54,9 +50,9 @@ class SustainedGemm:
         self._matrices = GemmSet(gpu, probe.precision, self.shapes)
 
     @property
-    def library(self) -> int:
-        """The version of cuBLAS."""
-        return self._matrices.version
+    def key(self) -> str:
+        """What the best shape depends on beside the GPU: cuBLAS, precision, the shapes to choose from."""
+        return f"{self._matrices.version}|{self._probe.precision}|{self.shapes}"
 
     def search(self) -> Shape:
         """The shape with the highest sustained rate, of those that are close at one clock. Each shape is
@@ -75,12 +71,10 @@ class SustainedGemm:
         return self._measure(shape, self._counted_s)
 
     def _measure(self, shape: Shape, counted_s: float) -> Timing:
-        self._span(shape)  # loads the kernel
-        seconds = self._span(shape)
+        timer = self._timer(shape)
+        timer.alone()  # loads the kernel
+        seconds = timer.alone()
         launches = max(1, round(_SAMPLE_S / seconds))
-        timer: EventTimer[Any] = EventTimer(
-            lambda: self._matrices.launch(shape), self._gpu.record, self._gpu.seconds_between
-        )
         rule = Rule(
             half_width=HALF_WIDTH["compute"],
             cap_s=1.5 * counted_s,
@@ -99,15 +93,16 @@ class SustainedGemm:
 
     def _rates_at_one_clock(self) -> dict[Shape, float]:
         """FLOP/s. The shapes take turns, so that all are compared at the clock that there is."""
+        timers = {shape: self._timer(shape) for shape in self.shapes}
         launches: dict[Shape, int] = {}
-        for shape in self.shapes:
-            self._span(shape)  # loads the kernel
-            launches[shape] = max(1, round(_SAMPLE_S / self._span(shape)))
+        for shape, timer in timers.items():
+            timer.alone()  # loads the kernel
+            launches[shape] = max(1, round(_SAMPLE_S / timer.alone()))
             self._matrices.check(shape)
         turns: list[dict[Shape, float]] = []
         end = time.monotonic() + _TURNS_S
         while len(turns) < _COUNTED_TURNS or time.monotonic() < end:
-            turns.append({shape: self._span(shape, launches[shape]) for shape in self.shapes})
+            turns.append({shape: one.alone(launches[shape]) for shape, one in timers.items()})
         last = turns[-_COUNTED_TURNS:]
         return {
             shape: self._flops(shape) * launches[shape] / median(turn[shape] for turn in last)
@@ -117,14 +112,9 @@ class SustainedGemm:
     def _flops(self, shape: Shape) -> float:
         return self._probe.flop_count(*shape)
 
-    def _span(self, shape: Shape, launches: int = 1) -> float:
-        """Seconds of so many launches by themselves, waited for."""
-        start = self._gpu.record()
-        for _ in range(launches):
-            self._matrices.launch(shape)
-        end = self._gpu.record()
-        end.synchronize()
-        return self._gpu.seconds_between(start, end)
+    def _timer(self, shape: Shape) -> EventTimer[Any]:
+        launch = partial(self._matrices.launch, shape)
+        return EventTimer(launch, self._gpu.record, self._gpu.seconds_between)
 
 
 class KeptShapes:
@@ -137,26 +127,24 @@ class KeptShapes:
         known = conditions or Conditions(device="")
         self._key = f"{known.device}|{known.driver}|{known.power_limit_w}|{known.mig_profile}"
 
-    def get(self, precision: str, gemm: SustainedGemm) -> Shape | None:
+    def get(self, gemm: SustainedGemm) -> Shape | None:
         """The best of these shapes, where it is known."""
         try:
-            kept = msgspec.json.decode(
-                read_limited(self._path(precision, gemm), _LIMIT), type=Shape
-            )
+            kept = msgspec.json.decode(read_limited(self._path(gemm), _LIMIT), type=Shape)
         except (OSError, msgspec.MsgspecError):
             return None
         return kept if kept in gemm.shapes else None
 
-    def keep(self, precision: str, gemm: SustainedGemm, best: Shape) -> None:
+    def keep(self, gemm: SustainedGemm, best: Shape) -> None:
         """Remember the best of these shapes."""
         try:
-            write_private(self._path(precision, gemm), msgspec.json.encode(best))
+            write_private(self._path(gemm), msgspec.json.encode(best))
         except OSError:
             return  # the cubins, which are kept beside it, are told of
 
-    def _path(self, precision: str, gemm: SustainedGemm) -> Path:
-        key = f"{self._key}|{gemm.library}|{precision}|{gemm.shapes}"
-        return cache_dir() / "gemm" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+    def _path(self, gemm: SustainedGemm) -> Path:
+        digest = hashlib.sha256(f"{self._key}|{gemm.key}".encode()).hexdigest()[:32]
+        return cache_dir() / "gemm" / f"{digest}.json"
 
 
 def settle(measure: Callable[[int], float], launches: int) -> None:
@@ -169,12 +157,3 @@ def settle(measure: Callable[[int], float], launches: int) -> None:
         blocks = [*blocks[1 - _BLOCKS :], median(block)]
         if len(blocks) == _BLOCKS and max(blocks) - min(blocks) <= _STEADY * max(blocks):
             return
-
-
-def without_jumps(count: Callable[[], Timing], half_width: float = _JUMP) -> Timing:
-    """What `count` tells; what it tells the next time where its interval shows a jump meanwhile."""
-    for _ in range(_COUNTS):
-        timing = count()
-        if timing.high_s - timing.low_s <= 2 * half_width * timing.median_s:
-            break
-    return timing

@@ -61,6 +61,12 @@ class EventTimer(Generic[E]):
         batch.end.synchronize()
         return self._seconds_between(batch.start, batch.end)
 
+    def alone(self, launches: int = 1) -> float:
+        """Seconds of so many launches by themselves, waited for. Not between calls of `measure`."""
+        batch = self._batch(self._record(), launches)
+        batch.end.synchronize()
+        return self._seconds_between(batch.start, batch.end)
+
     def _batch(self, start: E, launches: int) -> _Batch[E]:
         for _ in range(launches):
             self._launch()

@@ -5,12 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofmon.counters.flops import (
-    LEAST_ACTIVITY,
-    FlopRange,
-    sampled_flops,
-    tensor_activity,
-)
+from roofmon.counters.flops import LEAST_ACTIVITY, FlopRange, sampled_flops, tensor_activity
 from roofmon.counters.groups import LEAST_KNOWN
 from roofmon.counters.metric_sets import L2, MEMORY_METRICS
 from roofmon.counters.precision import Computes, computes_in
@@ -76,23 +71,25 @@ class ResultTable:
         Counters in which the kernel is inseparable from others do no harm where all of the group moved
         little by them.
         """
-        value = mixed = apart = error = 0.0
+        value = mixed = apart = 0.0
         for at in map(self.metrics.__getitem__, metrics):
             value += self._amounts[index][at]
-            # The counters' errors come from the same clocks and launches: they add up.
-            error += Z95 * self._errors[index][at]
             if self._groups[index][at] >= 0:
                 mixed += self._together[index][at]
             else:
                 apart += self._amounts[index][at]
         if mixed > LEAST_KNOWN * apart:
             return None
-        return Amount(value, error / value if value > 0 else math.nan)
+        return Amount(value, self._half_width(metrics, index) / value if value > 0 else math.nan)
 
     def most(self, metrics: tuple[str, ...], index: int) -> float:
         """The upper end of the 95 % interval of what `amount` tells."""
-        at = [self.metrics[metric] for metric in metrics]
-        return float(sum(self._amounts[index][m] + Z95 * self._errors[index][m] for m in at))
+        value: float = sum(self._amounts[index][self.metrics[metric]] for metric in metrics)
+        return value + self._half_width(metrics, index)
+
+    def _half_width(self, metrics: tuple[str, ...], index: int) -> float:
+        # The counters' errors come from the same clocks and launches: they add up.
+        return Z95 * float(sum(self._errors[index][self.metrics[metric]] for metric in metrics))
 
     def together(self, metrics: tuple[str, ...], index: int) -> tuple[float, int]:
         """What the whole group counted per launch, and how many kernels are in it."""

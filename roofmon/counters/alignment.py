@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +71,12 @@ class Alignment:
         if self.varies:
             duration = np.maximum(near.end_ns - near.start_ns, 1).astype(np.float64)
             self._typical_ns = float(duration @ duration / duration.sum())
-            self._columns = _columns(near, duration, clocks, _LEADING)
-            self._few = _columns(near, duration, clocks, _IN_SEARCH)
+            self._with_leading = partial(_columns, near, duration, clocks)
+            self._columns = self._with_leading(_LEADING)
+
+    @cached_property
+    def _few(self) -> list["_Column"]:
+        return self._with_leading(_IN_SEARCH)
 
     def unexplained(self, offset_ns: float, roughly: bool = False) -> float:
         """Part of the signal's variance that the launches, moved by the offset, do not explain.

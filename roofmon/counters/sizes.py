@@ -67,13 +67,12 @@ class Sizes:
         for number in np.flatnonzero(time >= _LEAST_TIME * time.sum()).tolist():
             mine = order[bounds[number] : bounds[number + 1]]
             durations = alone_ns[mine]
-            known = self._known.get(int(kernels[number]))
-            shortest, longest = np.quantile(durations, [0.05, 0.95])
-            if known is None and longest <= apart * shortest:
+            known = int(kernels[number]) in self._known
+            if not known and not _spreads(durations, apart):
                 continue
             steps = (_PER_OCTAVE * np.log2(durations)).astype(np.int64).clip(0, _BINS - 1)
             found = _sizes(steps, durations, apart)
-            if known is None and len(found) < 2:
+            if not known and len(found) < 2:
                 continue
             number_of = np.zeros(_BINS, dtype=np.int64)
             numbers = self._numbers(int(kernels[number]), [size.mean for size in found])
@@ -98,6 +97,12 @@ class Sizes:
                 known.append(mean)
                 numbers.append(len(known))
         return numbers
+
+
+def _spreads(durations: Floats, apart: float) -> bool:
+    """Whether the longest is so many times the shortest, without the outer twentieths."""
+    shortest, longest = np.quantile(durations, [0.05, 0.95])
+    return bool(longest > apart * shortest)
 
 
 def _sizes(steps: Integers, durations: Floats, apart: float) -> list[_Size]:

@@ -30,6 +30,7 @@ COMPUTES = {
     "flash_fprop": ATTENTION,
     "flash_bprop": 2.5 * ATTENTION,
 }
+WEIGHT = WEIGHTS["9.0"].tensor[TENSOR][pipes.TENSOR_BF16]
 WINDOW_NS = 800_000_000
 
 
@@ -60,8 +61,7 @@ def test_clocks_that_agree_are_found_to_agree(found):
 def test_flops_of_the_kernels_that_multiply(recorded, found, name):
     known, names = found[-1], recorded[2]
     (row,) = [row for row, k in enumerate(known.kernels.tolist()) if name in names[k]]
-    weight = WEIGHTS["9.0"].tensor[TENSOR][pipes.TENSOR_BF16]
-    flops = weight * known.amounts[row, known.metrics.index(TENSOR)]
+    flops = WEIGHT * known.amounts[row, known.metrics.index(TENSOR)]
     assert flops == pytest.approx(COMPUTES[name], rel=0.04)
 
 
@@ -73,8 +73,8 @@ def test_the_others_have_next_to_none(recorded, found):
             continue
         mine = launches.kernel == kernel
         seconds = float((launches.end_ns - launches.start_ns)[mine].mean()) / 1e9
-        rate = 1024 * known.amounts[row, known.metrics.index(TENSOR)] / seconds
-        error = 1024 * known.errors[row, known.metrics.index(TENSOR)] / seconds
+        rate = WEIGHT * known.amounts[row, known.metrics.index(TENSOR)] / seconds
+        error = WEIGHT * known.errors[row, known.metrics.index(TENSOR)] / seconds
         assert rate - 4 * error < 0.05 * 1.07e15, names[kernel]  # what counts as evidence
 
 

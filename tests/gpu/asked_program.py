@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from roofmon.program.environment import INJECTION
+
 START_S = 120.0  # several at once import torch from a disk that is cold
 END_S = 20.0
 
@@ -26,6 +28,11 @@ def core_apart() -> int:
     core = cores[len(cores) // 2]
     os.sched_setaffinity(0, set(cores) - {core} or {core})
     return core
+
+
+def plain_environment() -> dict[str, str]:
+    """Ours, without any injected library."""
+    return {name: value for name, value in os.environ.items() if name != INJECTION}
 
 
 class ProgramError(AssertionError):

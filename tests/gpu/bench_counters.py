@@ -47,6 +47,7 @@ from counter_session import Bench, Phase, UnavailableError
 from counter_watch import Watch
 
 from roofmon.collector.rungs import nvidia_gpu_present
+from roofmon.counters.worker_messages import Health
 from roofmon.model.stats import median_with_interval
 
 SECTIONS = ("short", "known", "ncu", "hard", "cost")
@@ -191,7 +192,12 @@ def hard_case(bench: Bench, solo: dict[str, Phase], streams: int, beside: bool) 
 
 def costs_since(watch: Watch, first: int) -> list[float]:
     """The worker's parts of a core, from two seconds after the first moment on: then it has all to do."""
-    return [h.cost for h in {h for s in watch.history[first + 8 :] for h in s.health.values()}]
+    return [health.cost for health in healths_since(watch, first + 8)]
+
+
+def healths_since(watch: Watch, first: int) -> set[Health]:
+    """What the worker said of itself from a moment on."""
+    return {health for seen in watch.history[first:] for health in seen.health.values()}
 
 
 def cost_ratios(bench: Bench, watch: Watch) -> list[float]:
@@ -246,10 +252,7 @@ def cost(bench: Bench) -> bool:
         f"{len(ratios)} pairs; goal ≥ {RATIO_GOAL}, lower bound ≥ {RATIO_LOW_GOAL}: "
         f"{'ok' if reached else 'MISSED'}"
     )
-    beside_gemms = watch.history[began:]
-    told = sorted(
-        (h.cost, h.interval_us) for h in {h for s in beside_gemms for h in s.health.values()}
-    )
+    told = sorted((health.cost, health.interval_us) for health in healths_since(watch, began))
     if told:
         part, interval_us = told[len(told) // 2]
         print(

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asked_program import plain_environment
 from counter_accuracy import Part
-from counter_watch import LOADS, plain_environment
+from counter_watch import LOADS
 
 from roofmon.counters.metric_sets import DRAM_READ, DRAM_WRITE
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from asked_program import AskedProgram
+from asked_program import AskedProgram, plain_environment
 
 from roofmon.collector.counters import Counters
 from roofmon.collector.host_state import HostState
@@ -22,18 +22,13 @@ from roofmon.collector.traced import Traced
 from roofmon.counters.worker_messages import Health
 from roofmon.model.session import Rung
 from roofmon.model.snapshot import Snapshot
-from roofmon.program.environment import INJECTION, tracing_variables
+from roofmon.program.environment import tracing_variables
 from roofmon.stream.messages import VERSION, Describe, Hello, Tick
 from roofmon.stream.state import StreamState
 
 LOADS = Path(__file__).with_name("counter_loads.py")
 ANSWER_S = 60.0  # beyond what was asked for: a workload is made first
 TICK_S = 0.25
-
-
-def plain_environment() -> dict[str, str]:
-    """Ours, without any injected library."""
-    return {name: value for name, value in os.environ.items() if name != INJECTION}
 
 
 class Loads(AskedProgram):

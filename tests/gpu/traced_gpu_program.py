@@ -1,6 +1,5 @@
 """traced_loops.py as a process with the injected library in it, and a monitor that only counts."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from asked_program import AskedProgram
+from asked_program import AskedProgram, plain_environment
 
 from roofmon.program.environment import INJECTION
 from roofmon.tracing.endpoints import Endpoint, find_endpoints
@@ -37,7 +36,7 @@ class TracedLoops(AskedProgram):
         library: Path | None = None,
         early: bool = False,
     ) -> None:
-        environment = {k: v for k, v in os.environ.items() if k != INJECTION}
+        environment = plain_environment()
         if traced:
             environment[INJECTION] = str(library or library_path())
         super().__init__(LOOPS, environment, core, python)
