@@ -131,6 +131,54 @@ def test_bad_times_are_drops(cuda: CudaDouble) -> None:
     cuda.check_unharmed(program)
 
 
+def test_attaching_and_detaching_costs_cupti_no_buffers_of_graphs(cuda: CudaDouble) -> None:
+    program = cuda.start(leaky=1)
+    for _ in range(40):  # of 32
+        monitor = program.attach()
+        monitor.detach()
+        program.wait_until_detached()
+    monitor = program.attach()
+    program.do("launch a 10", "graph 7 100 5")
+    monitor.wait_for_count(510)
+    assert monitor.drops == 0
+    cuda.check_unharmed(program)
+
+
+def test_cupti_that_has_no_room_for_times_gets_more_of_it(cuda: CudaDouble) -> None:
+    program = cuda.start()
+    monitor = program.attach()
+    program.do("launch a 10", "set lost_buffers 100", "graph 7 100 5")  # 32, 64, 128
+
+    def timed() -> bool:
+        program.do("launch b 1")
+        return monitor.launches("b") > 0
+
+    monitor.wait(timed)
+    assert monitor.state == "tracing"
+    assert monitor.drops > 0
+    dropped, seen = monitor.drops, int((monitor.kernels["graph"] != 0).sum())
+    program.do("launch c 10", "graph 8 100 5")
+    monitor.wait(lambda: monitor.launches("c") == 10)
+    monitor.wait(lambda: (monitor.kernels["graph"] != 0).sum() == seen + 500)
+    assert monitor.drops == dropped
+    cuda.check_unharmed(program)
+
+
+def test_cupti_that_gives_no_times_any_more_is_told_of(cuda: CudaDouble) -> None:
+    program = cuda.start(lost_buffers=1000)
+    monitor = program.attach()
+
+    def failed() -> bool:
+        program.do("launch a 1")
+        return monitor.state == "failed"
+
+    monitor.wait(failed)
+    assert monitor.states[-1].reason == (
+        "CUPTI has no room left for the times of kernels: restart the program to trace it"
+    )
+    cuda.check_unharmed(program, "launch b 10")
+
+
 def test_records_that_cupti_lost_are_drops(cuda: CudaDouble) -> None:
     program = cuda.start(lose=5)
     monitor = program.attach()

@@ -19,9 +19,12 @@
 enum { ATTEMPTS = 750 }; /* half a minute: with many GPUs the driver takes seconds to start */
 enum { QUIET = 12, PATIENCE = 8 }; /* flushes, of 40 ms: until we ask, and until we believe the silence */
 
-static const size_t DEVICE_BUFFER_BYTES = 1 << 20, DEVICE_BUFFERS = 32; /* of the program's GPU memory */
+static const size_t DEVICE_BUFFER_BYTES = 1 << 20, MOST_DEVICE_BUFFERS = 256; /* of the program's GPU memory */
+static size_t device_buffers = 32;
 static const uint64_t SECOND_NS = 1000000000;
-static const int KINDS[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET};
+/* Kernels are enabled last and disabled first: while CUPTI records kernels alone, it does not get back the
+ * buffers of graphs on the GPU (github.com/parca-dev/parcagpu/issues/23). */
+static const int KINDS[] = {KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET, KIND_CONCURRENT_KERNEL};
 enum { KIND_COUNT = sizeof KINDS / sizeof *KINDS };
 
 struct session session;
@@ -29,6 +32,8 @@ static struct {
     uint64_t calls, pongs;
     int quiet;   /* flushes since CUPTI called */
     int answers; /* with the second, it is known to answer again and again */
+    uint32_t timeless; /* records without times since the last one with */
+    int starved;       /* flushes that brought such ones only */
     bool clock_set;
 } watch;
 
@@ -57,12 +62,30 @@ static bool set_clock(void) {
     return CUPTI_WORKED(ActivityRegisterTimestampCallback, unix_ns);
 }
 
+static bool bound_device_buffers(void) {
+    size_t size = sizeof device_buffers;
+    return cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_POOL_LIMIT, &size, &device_buffers) ==
+           CUPTI_SUCCESS;
+}
+
+/* Where CUPTI has used up its buffers on the GPU, kernels have no times, and those of graphs no record: then
+ * it gets more of them, if it may have more. */
+static bool has_times(uint32_t timeless) {
+    if (timeless != watch.timeless) watch.starved = timeless > watch.timeless ? watch.starved + 1 : 0;
+    watch.timeless = timeless;
+    if (watch.starved < PATIENCE) return true;
+    watch.starved = 0;
+    if (device_buffers >= MOST_DEVICE_BUFFERS) return false;
+    device_buffers *= 2;
+    return bound_device_buffers();
+}
+
 static void disable(int kinds) {
     while (kinds-- > 0) cupti.ActivityDisable(KINDS[kinds]);
 }
 
 void session_start(void) {
-    size_t size = sizeof(size_t), bytes = DEVICE_BUFFER_BYTES, limit = DEVICE_BUFFERS, lost;
+    size_t size = sizeof(size_t), bytes = DEVICE_BUFFER_BYTES, lost;
     uint64_t since = 0;
     session.reason[0] = 0;
     if (!driver_started()) {
@@ -78,8 +101,7 @@ void session_start(void) {
         since = unix_ns();
     }
     if (!CUPTI_WORKED(ActivitySetAttribute, ATTRIBUTE_DEVICE_BUFFER_SIZE, &size, &bytes)) return;
-    bool bounded =
-        cupti.ActivitySetAttribute(ATTRIBUTE_DEVICE_BUFFER_POOL_LIMIT, &size, &limit) == CUPTI_SUCCESS;
+    bool bounded = bound_device_buffers();
     if (!CUPTI_WORKED(ActivityRegisterCallbacks, records_requested, records_completed)) return;
     /* What was in flight at a detach long ago has its times by now, or never gets them. */
     if (records_signs().out > BUFFERS / 4) cupti.ActivityFlushAll(FLUSH_FORCED);
@@ -99,6 +121,8 @@ void session_start(void) {
     watch.calls = signs.calls;
     watch.pongs = signs.pongs;
     watch.answers = 0;
+    watch.timeless = signs.timeless;
+    watch.starved = 0;
     watch.quiet = QUIET;
     ask();
     /* Else it may be of a copy that was not used. */
@@ -127,6 +151,14 @@ void session_watch(void) {
     if (signs.pongs != watch.pongs && ++watch.answers == 1) ask();
     watch.pongs = signs.pongs;
     if (signs.other_clock && !watch.clock_set && !set_clock()) {
+        disable(KIND_COUNT);
+        return;
+    }
+    if (!has_times(signs.timeless)) {
+        session.state = FAILED;
+        session.changed = true;
+        snprintf(session.reason, sizeof session.reason,
+                 "CUPTI has no room left for the times of kernels: restart the program to trace it");
         disable(KIND_COUNT);
         return;
     }

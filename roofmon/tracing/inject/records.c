@@ -90,6 +90,8 @@ static bool is_good(uint64_t start, uint64_t end, uint32_t device) {
     bool ours = end == 0 || end + DAY_NS > since;
     if (ours && end != 0 && end < since) return false; /* left over from before the attach */
     signs.other_clock |= !ours;
+    if (start == 0 || end == 0) signs.timeless++;
+    else signs.timeless = 0;
     if (ours && start != 0 && end >= start && end < 1ull << 62 && device < MAX_DEVICES) return true;
     signs.dropped++;
     return false;

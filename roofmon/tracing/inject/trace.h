@@ -73,6 +73,7 @@ struct signs { /* of how CUPTI does, and whether it still calls us */
     bool other_clock; /* records came with times of a clock that is not ours */
     int out;          /* buffers in CUPTI's hands; more than BUFFERS where it is an old one */
     int unreadable;   /* why a buffer could not be read, 0 while all could */
+    uint32_t timeless; /* records without times since the last one with */
 };
 
 void records_requested(uint8_t **buffer, size_t *size, size_t *max_records);
