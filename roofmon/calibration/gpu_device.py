@@ -1,5 +1,6 @@
 """One GPU opened through CuPy: its sizes, memory, modules and events. The context is held until we exit."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,6 +134,11 @@ class Gpu:
     def wait(self) -> None:
         """Wait for all that was launched. Raises CuPy's error where it failed."""
         self.stream.synchronize()
+
+    def rest(self, seconds: float) -> None:
+        """Wait for all that was launched, then leave the GPU idle for so long."""
+        self.wait()
+        time.sleep(seconds)
 
     def read(self, address: int, count: int, dtype: str) -> np.ndarray[Any, Any]:
         """Numbers from GPU memory, after all that was launched."""

@@ -20,8 +20,7 @@ _STEADY = 0.02  # warm-up ends when three readings in a row agree to this
 _CHECK_EVERY_S = 0.02  # the interval is worked out no more often than this: it sorts all samples
 _CLOCK_EVERY_S = 0.1
 _JUMP, _COUNTS = 0.02, 2
-"""Half-width above which the clock jumped while it was counted, and how often it is counted then. After a
-change of load a power cap takes hold late, and holds back too much at first: once a second, for 0.2 s."""
+"""Half-width above which the clock jumped while it was counted, and how often it is counted then."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,11 @@ def time_launches(
     )
 
 
-def without_jumps(count: Callable[[], Timing], half_width: float = _JUMP) -> Timing:
+def without_jumps(count: Callable[[], Timing]) -> Timing:
     """What `count` tells; what it tells the next time where its interval shows a jump meanwhile."""
     for _ in range(_COUNTS):
         timing = count()
-        if timing.high_s - timing.low_s <= 2 * half_width * timing.median_s:
+        if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
             break
     return timing
 

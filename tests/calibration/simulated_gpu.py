@@ -13,7 +13,8 @@ from roofmon.errors import RoofmonError
 
 DRAM, L2, L1, PCIE = 4e12, 9e12, 33e12, 50e9  # byte/s
 FLOPS, GEMM_FLOPS = 60e12, 1e11
-CAP_S = 0.1  # of one shape, until a power cap holds it
+CAP_S, SWING_S, SWING = 0.05, 0.7, 0.88
+"""After so long under load a power cap holds the GEMMs, and then holds them back too much."""
 BASE = 1 << 32
 TOTAL = 256 * 2**20
 _TYPES = {0: "f4", 1: "f8", 2: "f2", 14: "bf16"}
@@ -46,7 +47,7 @@ class SimulatedGpu:
         self.faults: set[str] = set()  # kernels that compute wrongly, or write to their sink
         self.efficiency: dict[tuple[int, int, int], float] = {}
         self.sustained: dict[tuple[int, int, int], float] = {}  # once a power cap holds it
-        self._shape, self._since = (0, 0, 0), 0.0
+        self._rested_s = 0.0
         self._free_bytes = free_bytes
         self._memory = np.zeros(TOTAL, "u1")
         self._next = BASE
@@ -115,6 +116,11 @@ class SimulatedGpu:
     def wait(self) -> None:
         self.host_s = max(self.host_s, self.device_s)
 
+    def rest(self, seconds: float) -> None:
+        self.wait()
+        self.host_s += seconds
+        self._rested_s = self.host_s
+
     def read(self, address: int, count: int, dtype: str) -> "np.ndarray[Any, Any]":
         self.wait()
         return self._at(address, count * np.dtype(dtype).itemsize).view(dtype).copy()
@@ -168,11 +174,11 @@ class SimulatedGpu:
             )
             self._store(c, product.ravel() + ("gemm" in self.faults), kind)
         shape = (n, m, k)  # by rows it is n × m
-        if shape != self._shape:
-            self._shape, self._since = shape, self.device_s
         efficiency = self.efficiency.get(shape, 0.5)
-        if self.device_s - self._since > CAP_S:
+        if self.device_s - self._rested_s > CAP_S:
             efficiency = self.sustained.get(shape, efficiency)
+        if self.device_s - self._rested_s > SWING_S:
+            efficiency *= SWING
         self._spend(2 * m * n * k / (GEMM_FLOPS * efficiency))
 
     def _numbers(self, address: int, count: int, kind: int) -> "np.ndarray[Any, Any]":

@@ -17,7 +17,7 @@ from calibration.simulated_gpu import (
     SimulatedReadings,
 )
 
-from roofmon.calibration.ceilings import BETWEEN_RUNS
+from roofmon.calibration.ceilings import between_runs
 from roofmon.calibration.gpu_bench import GpuBench
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.manifest import load_probes
@@ -77,7 +77,7 @@ def test_every_probe_comes_out_at_the_rate_of_the_device(
 ) -> None:
     ceiling = measure(PROBES[name])
     assert ceiling.value == pytest.approx(rate, rel=1e-6)
-    margin = BETWEEN_RUNS[ceiling.regime]
+    margin = between_runs(ceiling)
     assert ceiling.ci_low == pytest.approx(rate * (1 - margin), rel=1e-6)
     assert ceiling.ci_high == pytest.approx(rate * (1 + margin), rel=1e-6)
     assert ceiling.n >= (10 if "pcie" in name else 20)
@@ -104,7 +104,7 @@ def test_the_shape_that_does_most_under_the_power_cap_is_found_and_kept(
     cache: Path, readings: Any
 ) -> None:
     def measured(tall: float, wide: float, mode: Mode = "full") -> float:
-        """The roof on a GPU that sustains so much of each shape; TALL is ahead at one clock."""
+        """The roof on a GPU that sustains so much of each shape; at first TALL is ahead."""
         gpu: Any = SimulatedGpu()
         gpu.efficiency, gpu.sustained = {TALL: 0.9, WIDE: 0.88}, {TALL: tall, WIDE: wide}
         bench = GpuBench(gpu, mode, HeldClocks(readings), Roofline())

@@ -1,4 +1,4 @@
-"""When a GEMM is counted: while the power cap holds its clock, and not while the clock finds its place."""
+"""When a GEMM is counted: once the clock has found its place under the power cap, and not before."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
@@ -24,17 +24,17 @@ class Device:
 
 
 def falling() -> Iterator[float]:
-    """A clock that falls by 3 % a block of five samples for 0.4 s, then stays."""
-    return chain((0.010 * 1.03 ** (i // 5) for i in range(35)), repeat(0.0123))
+    """A clock that falls by 3 % a block of five samples for 0.1 s, then stays."""
+    return chain((0.010 * 1.03 ** (i // 5) for i in range(10)), repeat(0.0106))
 
 
 @pytest.mark.parametrize(
     ("seconds", "least", "most"),
     [
         (lambda: repeat(0.010), 0.15, 0.16),  # holds from the first: no longer than it must
-        (falling, 0.45, 0.61),
-        (lambda: chain(repeat(0.010, 12), repeat(0.02, 8), repeat(0.011)), 0.40, 0.6),  # a dip
-        (lambda: (0.010 + 0.001 * (i // 5 % 2) for i in range(1000)), 0.6, 0.7),  # never holds
+        (falling, 0.25, 0.3),
+        (lambda: chain(repeat(0.010, 6), repeat(0.011, 4), repeat(0.010)), 0.25, 0.3),  # a dip
+        (lambda: (0.010 + 0.001 * (i // 5 % 2) for i in range(1000)), 0.3, 0.36),  # never holds
     ],
 )
 def test_counting_begins_when_the_rate_stays(
@@ -53,8 +53,6 @@ def timing(median_s: float, half: float) -> Timing:
 def test_what_was_counted_over_a_jump_is_counted_again_but_not_for_ever() -> None:
     told = iter([timing(1.0, 0.012), timing(2.0, 0.001)])
     assert without_jumps(lambda: next(told)).median_s == 1.0  # wide, but no jump
-    told = iter([timing(1.0, 0.012), timing(2.0, 0.001)])
-    assert without_jumps(lambda: next(told), 0.01).median_s == 2.0
     told = iter([timing(1.0, 0.14), timing(2.0, 0.012), timing(3.0, 0.001)])
     assert without_jumps(lambda: next(told)).median_s == 2.0
     told = iter([timing(1.0, 0.14), timing(2.0, 0.10), timing(3.0, 0.001)])

@@ -277,12 +277,15 @@ def repeatability(table: Table, measured: dict[str, list[Ceiling]]) -> None:
         holds = sum(ceiling.ci_low <= of_all <= ceiling.ci_high for ceiling in ceilings)
         half = statistics.median((c.ci_high - c.ci_low) / 2 / c.value for c in ceilings)
         wanted = round(0.9 * len(ceilings))
+        met = spread <= limit and holds >= wanted and half <= limit
         table.row(
             f"{name}: spread, interval holds, ±",
             f"{spread:.2%}, {holds}/{len(ceilings)}, {half:.2%}",
             f"≤ {limit:.0%}, ≥ {wanted}, ≤ {limit:.0%}",
-            spread <= limit and holds >= wanted and half <= limit,
+            met,
         )
+        if not met:
+            print("    each over the median:", *(f"{value / of_all:.4f}" for value in values))
 
 
 def times(gpu: str) -> None:

@@ -252,7 +252,8 @@ def cost(bench: Bench) -> bool:
         f"{len(ratios)} pairs; goal ≥ {RATIO_GOAL}, lower bound ≥ {RATIO_LOW_GOAL}: "
         f"{'ok' if reached else 'MISSED'}"
     )
-    told = sorted((health.cost, health.interval_us) for health in healths_since(watch, began))
+    healths = [health for health in healths_since(watch, began) if health.interval_us]
+    told = sorted((health.cost, health.interval_us) for health in healths)
     if told:
         part, interval_us = told[len(told) // 2]
         print(

@@ -7,7 +7,6 @@ FLOP/s. Names are add (out = x + 2·w on 2^29 floats), fp64, tf32, fp16, bf16 (t
 and versions. Between requests nothing runs, and no memory but the context's is held.
 """
 
-import itertools
 import json
 import statistics
 import sys
@@ -15,6 +14,8 @@ import time
 from collections.abc import Callable
 
 import torch
+
+from roofmon.calibration.gpu_timer import EventTimer
 
 SHAPES = (
     *((8192, 8192, 8192), (4224, 2048, 8192), (8448, 8192, 8192)),
@@ -26,37 +27,58 @@ TYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-COUNTED_S = 0.2
-WARM_S = 1.0
-"""Until the power cap holds the clock as it does from then on, as under a roof that is measured after other
-GEMMs: from idle an H200 multiplies bf16 up to 4 % faster in the first 0.7 s."""
-BATCH = 5
+REST_S, WARM_S, COUNTED_S = 0.2, 0.15, 0.2
+"""As our GEMMs are held, so that the power cap is in the same state."""
+SAMPLE_S = 0.01
 
 torch.backends.cuda.matmul.allow_tf32 = True
 best_shape: dict[str, tuple[int, int, int]] = {}
 
 
-def seconds_of(launch: Callable[[], object]) -> tuple[float, int]:
-    """Median device seconds of a launch, and of how many, after some time to warm up."""
+class Event:
+    """torch's event, for our timer."""
+
+    def __init__(self) -> None:
+        self.event = torch.cuda.Event(enable_timing=True)
+        self.event.record()
+
+    @property
+    def done(self) -> bool:
+        return bool(self.event.query())
+
+    def synchronize(self) -> None:
+        self.event.synchronize()
+
+
+def seconds_of(launch: Callable[[], None]) -> tuple[float, int]:
+    """Median device seconds of a launch, and of how many samples, from rest and warmed up.
+
+    Launches are queued without a gap: at a power cap each gap lets the next launches run at a higher clock,
+    small ones by 5 % and more.
+    """
+    timer = EventTimer(launch, Event, lambda a, b: a.event.elapsed_time(b.event) / 1000)
+    timer.alone()  # loads the kernel
+    launches = max(1, round(SAMPLE_S / timer.alone()))
+    time.sleep(REST_S)
     spans: list[float] = []
     began = time.perf_counter()
     while (now := time.perf_counter() - began) < WARM_S + COUNTED_S or not spans:
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(BATCH + 1)]
-        events[0].record()
-        for event in events[1:]:
-            launch()
-            event.record()
-        torch.cuda.synchronize()
+        span = timer.measure(launches)
         if now >= WARM_S:
-            spans += [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
-    return statistics.median(spans) / 1000, len(spans)
+            spans.append(span)
+    torch.cuda.synchronize()
+    return statistics.median(spans) / launches, len(spans)
 
 
 def add() -> tuple[float, int]:
     n = 1 << 29
     x, w = (torch.randn(n, device="cuda") for _ in range(2))
     out = torch.empty_like(x)
-    seconds, count = seconds_of(lambda: torch.add(x, w, alpha=2.0, out=out))
+
+    def launch() -> None:
+        torch.add(x, w, alpha=2.0, out=out)
+
+    seconds, count = seconds_of(launch)
     return 12 * n / seconds, count
 
 
@@ -66,7 +88,11 @@ def product(precision: str, shape: tuple[int, int, int]) -> tuple[float, int]:
     a, b = (torch.randn(rows, k, device="cuda", dtype=kind) for rows in (m, n))
     b = b.t()
     out = torch.empty(m, n, device="cuda", dtype=kind)
-    seconds, count = seconds_of(lambda: torch.mm(a, b, out=out))
+
+    def launch() -> None:
+        torch.mm(a, b, out=out)
+
+    seconds, count = seconds_of(launch)
     return 2.0 * m * n * k / seconds, count
 
 
