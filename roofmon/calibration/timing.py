@@ -37,7 +37,8 @@ class Rule:
 class Timing:
     """Seconds per launch: the median over `n` samples of `launches` each, and its 95 % interval.
 
-    `clock_hz` is the median clock held meanwhile; None where it is not told.
+    `clock_hz` is the median clock held in the second half, as drivers tell it up to 0.1 s late; None where
+    it is not told.
     """
 
     median_s: float
@@ -71,7 +72,7 @@ def time_launches(
     deadline = began + rule.cap_s
     launches = launches or _warm_up(measure, rule, clock, stop, began + rule.cap_s / 4)
     samples: list[float] = []
-    clocks: list[float] = []
+    clocks: list[float | None] = []
     clock_due = checked = 0.0
     converged = False
     while not converged:
@@ -79,13 +80,14 @@ def time_launches(
         now = time.monotonic()
         if clock and now >= clock_due:
             clock_due = now + _CLOCK_EVERY_S
-            if (reading := clock()) is not None:
-                clocks.append(reading)
+            clocks.append(clock())
         if len(samples) >= rule.minimum and now - checked >= _CHECK_EVERY_S:
             checked = now
             converged = _half_width(samples) <= rule.half_width
         if now >= deadline:
             break
+    clocks.append(clock() if clock else None)
+    held = [reading for reading in clocks[len(clocks) // 2 :] if reading is not None]
     median, low, high = median_with_interval(np.array(samples))
     return Timing(
         median_s=median,
@@ -94,7 +96,7 @@ def time_launches(
         n=len(samples),
         launches=launches,
         converged=len(samples) >= rule.minimum and _half_width(samples) <= rule.half_width,
-        clock_hz=float(np.median(clocks)) if clocks else None,
+        clock_hz=float(np.median(held)) if held else None,
     )
 
 

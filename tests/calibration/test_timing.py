@@ -91,6 +91,17 @@ def test_it_warms_up_until_the_clock_is_steady() -> None:
     assert timing.clock_hz == 1.98e9
 
 
+def test_the_clock_is_that_of_the_second_half_since_drivers_tell_it_late() -> None:
+    clocks = itertools.chain([1.98e9], itertools.repeat(1.545e9))
+
+    def measure(launches: int) -> float:
+        time.sleep(0.011)
+        return 1.0
+
+    rule = Rule(half_width=-1.0, cap_s=0.15)  # read at its begin, after 0.1 s, and at its end
+    assert time_launches(measure, rule, lambda: next(clocks), launches=1).clock_hz == 1.545e9
+
+
 def test_a_clock_that_is_not_told_is_unknown_not_zero() -> None:
     timing = time_launches(
         kernel(itertools.repeat(1.0)), Rule(half_width=0.003, cap_s=5), clock=lambda: None
