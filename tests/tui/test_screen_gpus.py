@@ -8,6 +8,7 @@ from made_up import GPU, gpu, gpus, snapshot
 from screen_driver import OpenScreen, Shown
 
 from roofmon.config import Config
+from roofmon.model.session import Rung
 from roofmon.tui.strips import cells
 
 
@@ -173,6 +174,21 @@ async def test_measured_roofs_take_the_place_of_bounds(open_screen: OpenScreen) 
         await shown.publish(snapshot())
         assert "roofs measured 3 h ago" in shown.rows[-1]
         assert " bound " not in chart(shown)
+
+
+async def test_details_of_sources_give_way_to_the_age_of_the_roofs(open_screen: OpenScreen) -> None:
+    told = {"nvml": "1 GPU", "gpm": "", "tracing": "1 attached", "counters": "988 samples/s"}
+    rungs = (
+        *(Rung(rung=name, state="active", reason=reason) for name, reason in told.items()),
+        Rung(rung="regions", state="waiting", reason="no program declares any"),
+    )
+    async with open_screen(120, 40, first=replace(snapshot(), rungs=rungs)) as shown:
+        assert (
+            "tracing ✓  counters ✓ 988 samples/s  regions …  roofs measured 3 h ago"
+            in shown.rows[-1]
+        )
+    async with open_screen(160, 40, first=replace(snapshot(), rungs=rungs)) as shown:
+        assert "nvml ✓ 1 GPU  gpm ✓  tracing ✓ 1 attached" in shown.rows[-1]
 
 
 async def test_gpus_in_ascii(open_screen: OpenScreen) -> None:

@@ -21,6 +21,7 @@ RUNG_MARKS = {
     "unavailable": ("✗", "fail"),
 }
 _WIDE = 100
+_LEAST_KEYS = 2
 _SEVERITY = {"info": "accent", "warning": "warning", "error": "error"}
 
 
@@ -50,7 +51,8 @@ class BottomLine(Lines):
         elif frame.view is not None and frame.view.state.filter:
             left = _filter(frame)
         elif frame.view is not None:
-            left = _sources(frame.view.snapshot, frame.view.device, width)
+            room = width - sum(len(key) + 2 for key in self._keys[:_LEAST_KEYS]) - 1
+            left = _sources(frame.view.snapshot, frame.view.device, width, room)
         return [_with_keys(left, self._keys, width)]
 
 
@@ -88,7 +90,9 @@ def footer_keys(keymap: Mapping[str, tuple[str, ...]]) -> list[str]:
 def _with_keys(left: list[Piece], keys: Sequence[str], width: int) -> Line:
     """`left` whole, then as many keys as fit; at least the first two, for which `left` is cut."""
     count = len(keys)
-    while count > 2 and width_of(left) + 2 + sum(len(k) + 2 for k in keys[:count]) > width:
+    while (
+        count > _LEAST_KEYS and width_of(left) + 2 + sum(len(k) + 2 for k in keys[:count]) > width
+    ):
         count -= 1
     right = "".join(f"  {key}" for key in keys[:count])
     room = width - len(right) - 1
@@ -111,18 +115,24 @@ def _filter(frame: Frame) -> list[Piece]:
     return [(" filter: ", "muted"), (view.state.filter, "accent"), (f"  {counted}", "muted")]
 
 
-def _sources(snapshot: "Snapshot", device: "Device | None", width: int) -> list[Piece]:
-    """The rungs with their marks; their details and the roofs' age where the window is wide."""
+def _sources(snapshot: "Snapshot", device: "Device | None", width: int, room: int) -> list[Piece]:
+    """The rungs with their marks; where the window is wide the roofs' age, and the rungs' details as far as
+    `room` goes, the last rungs' first."""
     wide = width >= _WIDE
-    pieces: list[Piece] = [(" sources: " if wide else " ", "muted")]
-    for rung in snapshot.rungs:
-        mark, role = RUNG_MARKS[rung.state]
-        detail = f" {rung.reason}" if wide and rung.state == "active" and rung.reason else ""
-        pieces += [(f"{rung.rung} ", ""), (mark, role), (f"{detail}  ", "muted")]
-    if not snapshot.rungs:
-        pieces.append(("no source of data yet  ", "muted"))
     measured = roofs_age(snapshot, device) if wide and device else ""
-    return [*pieces, (measured, "muted")]
+    for first in range(len(snapshot.rungs) + 1):
+        pieces: list[Piece] = [(" sources: " if wide else " ", "muted")]
+        for number, rung in enumerate(snapshot.rungs):
+            mark, role = RUNG_MARKS[rung.state]
+            told = wide and number >= first and rung.state == "active" and rung.reason
+            detail = f" {rung.reason}" if told else ""
+            pieces += [(f"{rung.rung} ", ""), (mark, role), (f"{detail}  ", "muted")]
+        if not snapshot.rungs:
+            pieces.append(("no source of data yet  ", "muted"))
+        pieces.append((measured, "muted"))
+        if width_of(pieces) <= room:
+            break
+    return pieces
 
 
 def roofs_age(snapshot: "Snapshot", device: "Device") -> str:
