@@ -22,8 +22,8 @@ help: ## this list
 demo: $(RUNTIME) ## the live screen with the bundled workload
 	@$(VENV)/bin/roofmon demo
 
-test: $(DEV) ## the quick tests (a minute or so)
-	@$(PY) -m pytest -n auto
+test: $(DEV) ## the quick tests (a minute or so): they wait as much as they compute
+	@$(PY) -m pytest -n $$(n=$$(nproc); echo $$((n < 4 ? 4 : n)))
 
 test-slow: $(DEV) ## the others: real terminals, broken files, driver faults, packaging, long fuzzing
 	@$(PY) -m pytest -n auto -m "slow and not gpu"
