@@ -25,7 +25,7 @@ from roofmon.model.roofline import REQUESTED, Ceiling, Roofline
 
 @dataclass(frozen=True)
 class Caps:
-    """Seconds that one probe may take: of `tensor`, those that are counted."""
+    """Seconds that one probe may take: of `tensor`, those that are counted, before a power cap swings."""
 
     bandwidth: float
     vector: float
@@ -35,7 +35,7 @@ class Caps:
 CAPS: Mapping[Mode, Caps] = {
     "quick": Caps(bandwidth=0.12, vector=0.15, tensor=0.2),
     "full": Caps(bandwidth=0.12, vector=0.15, tensor=0.2),
-    "thorough": Caps(bandwidth=0.8, vector=0.8, tensor=0.4),
+    "thorough": Caps(bandwidth=0.8, vector=0.8, tensor=0.3),
 }
 
 _SAMPLES = 20  # ranks 6 to 15 bound the median
