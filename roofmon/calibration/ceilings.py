@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roofmon.calibration.timing import Timing
 
 _BETWEEN_RUNS: Mapping[Regime, float] = {"sustained": 0.005, "issue": 0.005, "gemm": 0.012}
-_BETWEEN_RUNS_L2 = 0.008  # other pages lie on other slices of it
+_BETWEEN_RUNS_L2 = 0.008  # of one process to the next; within one its sets differ by half of that
 
 _SLACK = 1.005  # clocks and events are read to about this
 

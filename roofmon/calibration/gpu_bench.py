@@ -39,7 +39,6 @@ CAPS: Mapping[Mode, Caps] = {
 }
 
 _SAMPLES = 20  # ranks 6 to 15 bound the median
-_FEWEST_SAMPLES = 10
 _TRANSFER_SAMPLE_S, _TRANSFER_COUNTS = 0.005, 2
 _WARM_UP_BYTES = 2**28
 _WARM_UP_S = 0.5
@@ -200,7 +199,7 @@ class GpuBench:
         transfer = Transfer(self._gpu, probe.level or "", size)
         # A copy hardly varies, but where the host has other things to do, which can only slow it.
         timings = [
-            self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S, _FEWEST_SAMPLES)
+            self._time(probe, transfer.launch, _TRANSFER_SAMPLE_S, Rule.minimum)
             for _ in range(_TRANSFER_COUNTS)
         ]
         timing = min(timings, key=lambda timing: timing.median_s)

@@ -22,15 +22,15 @@ from roofmon.calibration.gpu_gemm import GemmSet, Shape, fitting_shapes
 from roofmon.calibration.gpu_load import HeldClocks
 from roofmon.calibration.gpu_timer import EventTimer
 from roofmon.calibration.probe import Probe
-from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches, without_jumps
+from roofmon.calibration.timing import HALF_WIDTH, Rule, Timing, time_launches
 from roofmon.model.roofline import Conditions
 from roofmon.resources import cache_dir, read_limited, write_private
 
-_FEWEST_SAMPLES = 10
 _SAMPLE_S = 0.01
 _REST_S = 0.2  # after 0.1 s an H200 still swung in every fourth GEMM, after 0.2 s in none
 _BLOCK, _BLOCKS, _STEADY = 5, 3, 0.01  # samples; so many blocks of them may differ by so much
 _MOST_SETTLE_S = 0.3
+_JUMP, _COUNTS = 0.02, 2  # half-width above which the clock jumped meanwhile; counts at most
 _MOST_SEARCH_S = 5.0  # of one precision: a first calibration has four
 _LIMIT = 256  # bytes of a kept shape
 
@@ -79,7 +79,7 @@ class SustainedGemm:
         rule = Rule(
             half_width=HALF_WIDTH["compute"],
             cap_s=1.5 * self._counted_s,
-            minimum=max(_FEWEST_SAMPLES, math.ceil(self._counted_s / launches / seconds)),
+            minimum=max(Rule.minimum, math.ceil(self._counted_s / launches / seconds)),
         )
 
         def count() -> Timing:
@@ -134,3 +134,12 @@ def settle(measure: Callable[[int], float], launches: int) -> None:
         blocks = [*blocks[1 - _BLOCKS :], median(block)]
         if len(blocks) == _BLOCKS and max(blocks) - min(blocks) <= _STEADY * max(blocks):
             return
+
+
+def without_jumps(count: Callable[[], Timing]) -> Timing:
+    """What `count` tells; what it tells the next time where its interval shows a jump meanwhile."""
+    for _ in range(_COUNTS):
+        timing = count()
+        if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
+            break
+    return timing

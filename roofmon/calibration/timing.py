@@ -19,8 +19,6 @@ HALF_WIDTH = {"bandwidth": 0.003, "compute": 0.005}
 _STEADY = 0.02  # warm-up ends when three readings in a row agree to this
 _CHECK_EVERY_S = 0.02  # the interval is worked out no more often than this: it sorts all samples
 _CLOCK_EVERY_S = 0.1
-_JUMP, _COUNTS = 0.02, 2
-"""Half-width above which the clock jumped while it was counted, and how often it is counted then."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +96,6 @@ def time_launches(
         converged=len(samples) >= rule.minimum and _half_width(samples) <= rule.half_width,
         clock_hz=float(np.median(held)) if held else None,
     )
-
-
-def without_jumps(count: Callable[[], Timing]) -> Timing:
-    """What `count` tells; what it tells the next time where its interval shows a jump meanwhile."""
-    for _ in range(_COUNTS):
-        timing = count()
-        if timing.high_s - timing.low_s <= 2 * _JUMP * timing.median_s:
-            break
-    return timing
 
 
 def _sample(measure: Callable[[int], float], launches: int, stop: Callable[[], bool]) -> float:

@@ -221,9 +221,7 @@ def test_an_interval_is_wider_by_what_lies_between_runs() -> None:
     share = between_runs(wide)
     assert wide.ci_high == pytest.approx(4e12 * (1 + share))
     assert wide.ci_low == pytest.approx(4e12 * (1 - share))
-    assert (
-        between_runs(ceiling("gpu-l2-read", 9.6e12)) > share
-    )  # whose pages lie elsewhere each time
+    assert between_runs(ceiling("gpu-l2-read", 9.6e12)) > share
     assert wide.value == 4e12
 
 

@@ -5,8 +5,8 @@ from itertools import chain, repeat
 
 import pytest
 
-from roofmon.calibration.gpu_sustained import settle
-from roofmon.calibration.timing import Timing, without_jumps
+from roofmon.calibration.gpu_sustained import settle, without_jumps
+from roofmon.calibration.timing import Timing
 
 
 class Device:

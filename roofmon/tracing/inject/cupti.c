@@ -69,8 +69,8 @@ static bool bound_device_buffers(void) {
 }
 
 /* Where CUPTI has used up its buffers on the GPU, kernels have no times, and those of graphs no record: then
- * it gets more of them, if it may have more. */
-static bool has_times(uint32_t timeless) {
+ * it gets more of them. False where it may have no more. */
+static bool make_room(uint32_t timeless) {
     if (timeless != watch.timeless) watch.starved = timeless > watch.timeless ? watch.starved + 1 : 0;
     watch.timeless = timeless;
     if (watch.starved < PATIENCE) return true;
@@ -82,6 +82,12 @@ static bool has_times(uint32_t timeless) {
 
 static void disable(int kinds) {
     while (kinds-- > 0) cupti.ActivityDisable(KINDS[kinds]);
+}
+
+static void tell(enum state state, const char *reason) {
+    session.state = state;
+    session.changed = true;
+    snprintf(session.reason, sizeof session.reason, "%s", reason);
 }
 
 void session_start(void) {
@@ -143,22 +149,16 @@ void session_stop(void) {
 void session_watch(void) {
     struct signs signs = records_signs();
     if (session.state != TRACING) return;
-    if (signs.displaced_another && session.reason[0] == 0) {
-        session.changed = true;
-        snprintf(session.reason, sizeof session.reason,
-                 "the program's own profiler was running: it sees nothing from the attach on");
-    }
+    if (signs.displaced_another && session.reason[0] == 0)
+        tell(TRACING, "the program's own profiler was running: it sees nothing from the attach on");
     if (signs.pongs != watch.pongs && ++watch.answers == 1) ask();
     watch.pongs = signs.pongs;
     if (signs.other_clock && !watch.clock_set && !set_clock()) {
         disable(KIND_COUNT);
         return;
     }
-    if (!has_times(signs.timeless)) {
-        session.state = FAILED;
-        session.changed = true;
-        snprintf(session.reason, sizeof session.reason,
-                 "CUPTI has no room left for the times of kernels: restart the program to trace it");
+    if (!make_room(signs.timeless)) {
+        tell(FAILED, "CUPTI has no room left for the times of kernels: restart the program to trace it");
         disable(KIND_COUNT);
         return;
     }
@@ -168,9 +168,7 @@ void session_watch(void) {
     if (watch.quiet <= QUIET + PATIENCE) return;
     watch.quiet = 0;
     if (watch.answers < 2) return;
-    session.state = YIELDED;
-    session.changed = true;
-    snprintf(session.reason, sizeof session.reason, "the program's own profiler took CUPTI over");
+    tell(YIELDED, "the program's own profiler took CUPTI over");
 }
 
 size_t session_flush(bool forced) {
@@ -181,12 +179,8 @@ size_t session_flush(bool forced) {
         session_worked(records_signs().unreadable, "cuptiActivityGetNextRecord") &&
         records_signs().out <= BUFFERS)
         return lost;
-    if (session.state == TRACING) {
-        session.state = FAILED;
-        session.changed = true;
-        snprintf(session.reason, sizeof session.reason,
-                 "too many records wait for kernels that run for long: CUPTI before 12.9 cannot bear it");
-    }
+    if (session.state == TRACING)
+        tell(FAILED, "too many records wait for kernels that run for long: CUPTI before 12.9 cannot bear it");
     disable(KIND_COUNT);
     return lost;
 }

@@ -51,7 +51,7 @@ class BottomLine(Lines):
         elif frame.view is not None and frame.view.state.filter:
             left = _filter(frame)
         elif frame.view is not None:
-            room = width - sum(len(key) + 2 for key in self._keys[:_LEAST_KEYS]) - 1
+            room = width - _keys_width(self._keys[:_LEAST_KEYS]) - 1
             left = _sources(frame.view.snapshot, frame.view.device, width, room)
         return [_with_keys(left, self._keys, width)]
 
@@ -90,12 +90,9 @@ def footer_keys(keymap: Mapping[str, tuple[str, ...]]) -> list[str]:
 def _with_keys(left: list[Piece], keys: Sequence[str], width: int) -> Line:
     """`left` whole, then as many keys as fit; at least the first two, for which `left` is cut."""
     count = len(keys)
-    while (
-        count > _LEAST_KEYS and width_of(left) + 2 + sum(len(k) + 2 for k in keys[:count]) > width
-    ):
+    while count > _LEAST_KEYS and width_of(left) + 2 + _keys_width(keys[:count]) > width:
         count -= 1
-    right = "".join(f"  {key}" for key in keys[:count])
-    room = width - len(right) - 1
+    room = width - _keys_width(keys[:count]) - 1
     pieces: list[Piece] = []
     for text, role in left:
         piece = fitted(text, min(room, cells(text)))
@@ -106,6 +103,10 @@ def _with_keys(left: list[Piece], keys: Sequence[str], width: int) -> Line:
         label, _, word = key.partition(" ")
         pieces += [("  ", ""), (label, "key"), (f" {word}", "muted")]
     return pieces
+
+
+def _keys_width(keys: Sequence[str]) -> int:
+    return sum(2 + len(key) for key in keys)
 
 
 def _filter(frame: Frame) -> list[Piece]:
